@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from changefeed.fleet.status import FleetStatus, Move, MoveKind, Point, RangeSeen, totals
+from changefeed.fleet.status import FleetStatus, Move, MoveKind, RangeSeen, TrendPoint, totals
 
 _POINT_EVERY = 10.0
 _HOUR = 3600.0
@@ -40,13 +40,13 @@ def _reason(seen: RangeSeen) -> str | None:
 
 
 def hour_with(
-    before: Sequence[Point], ranges: Sequence[RangeSeen], now: float
-) -> Sequence[Point]:
+    before: Sequence[TrendPoint], ranges: Sequence[RangeSeen], now: float
+) -> Sequence[TrendPoint]:
     """Return the points of the last hour, with one more if the last is old enough."""
     if before and 0 <= now - before[-1].at < _POINT_EVERY:
         return before
     total = totals(ranges)
-    point = Point(now, total.rate or 0.0, total.lag_at_least or 0, total.lag_seconds)
+    point = TrendPoint(now, total.rate or 0.0, total.lag_at_least or 0, total.lag_seconds)
     return [*(x for x in before if now - _HOUR <= x.at < now), point]
 
 

@@ -16,7 +16,7 @@ from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.states import Listing, fleet_status, problem_of_feed
-from changefeed.fleet.status import Figures, FleetStatus, Problem, Report
+from changefeed.fleet.status import FleetStatus, Metrics, Problem, Report
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
@@ -171,8 +171,8 @@ class StoreSource:
         }
 
 
-def _figures(lease: Lease, behind: Backlog | None, rate: float | None, now: float) -> Figures:
-    return Figures(
+def _figures(lease: Lease, behind: Backlog | None, rate: float | None, now: float) -> Metrics:
+    return Metrics(
         position=lease.position,
         lag=None if behind is None else behind.changes,
         lag_seconds=None if behind is None else behind.seconds(now),

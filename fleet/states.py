@@ -17,9 +17,9 @@ from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.fleet.changes import hour_with, moves_between
 from changefeed.fleet.status import (
-    Figures,
     FleetStatus,
     HostSeen,
+    Metrics,
     Problem,
     RangeSeen,
     RangeState,
@@ -36,7 +36,7 @@ _MOVES = 100
 _PAST = 2000
 
 
-_NOTHING = Figures()
+_NOTHING = Metrics()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Listing:
     leases: Sequence[Lease]
     keymap: KeyMap
     ranges: Sequence[FeedRange] = ()
-    figures: Mapping[str, Figures] = field(default_factory=dict)
+    figures: Mapping[str, Metrics] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
     me: str | None = None
     balance: str = ""
@@ -122,7 +122,7 @@ def fleet_status(
 
 
 def _range_seen(
-    lease: Lease, figures: Figures, told: Figures | None, *, waits: bool, expired: bool
+    lease: Lease, figures: Metrics, told: Metrics | None, *, waits: bool, expired: bool
 ) -> RangeSeen:
     """``told`` is what the owner of the lease says."""
     if told is not None:
@@ -153,11 +153,11 @@ def _range_seen(
     )
 
 
-def _merged(measured: Figures, told: Figures) -> Figures:
+def _merged(measured: Metrics, told: Metrics) -> Metrics:
     """What is measured here goes first, but that the owner knows best how fast it is."""
-    fields = Figures.__struct_fields__
+    fields = Metrics.__struct_fields__
     here = {x: value for x in fields if (value := getattr(measured, x)) is not None}
-    both = Figures(**{**{x: getattr(told, x) for x in fields}, **here})
+    both = Metrics(**{**{x: getattr(told, x) for x in fields}, **here})
     return both if told.rate is None else replace(both, rate=told.rate)
 
 

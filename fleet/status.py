@@ -48,7 +48,7 @@ BAD: Sequence[RangeState] = ("stuck", "failing", "expired", "unowned", "paused")
 DEFAULT_LAG_PER_HOST = 10_000
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured of a range.
 
     ``position`` is its checkpoint. ``lag`` counts what a range goes on in without a lease,
@@ -64,7 +64,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     owned_since: float | None = None
 
 
-class RangeSeen(Figures, frozen=True, kw_only=True):
+class RangeSeen(Metrics, frozen=True, kw_only=True):
     """A range, by its lease and by what its owner says.
 
     ``since`` is since when it is in its state, and ``note`` why, where that is known. ``load``
@@ -151,7 +151,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str | None = None
 
 
-class Point(msgspec.Struct, frozen=True, array_like=True):
+class TrendPoint(msgspec.Struct, frozen=True, array_like=True):
     """One moment of the last hour."""
 
     at: float
@@ -178,7 +178,7 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[Problem] = ()
     moves: Sequence[Move] = ()
     moved: int = 0
-    hour: Sequence[Point] = ()
+    hour: Sequence[TrendPoint] = ()
     balance: str = ""
 
     @property

@@ -40,7 +40,7 @@ def _whole(found: FeedRange, low: str, high: str) -> FeedRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeedRanges:
+class Ranges:
     """The ranges that the feed had when it was asked last, at ``asked`` on our clock.
 
     ``sub_range`` makes one of some of their keys. Where ``inherits``, positions are handed on
@@ -54,7 +54,7 @@ class FeedRanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListingMemory:
+class Memory:
     """What a host remembers of earlier listings. Times are in seconds, on its clock.
 
     ``alive`` has been so since ``quiet_since``; ``limits`` are how many ranges hosts
@@ -80,7 +80,7 @@ class ThisHost:
 
     name: HostName
     reading: Collection[RangeId] = ()
-    past: ListingMemory = field(default_factory=ListingMemory)
+    past: Memory = field(default_factory=Memory)
 
     def with_steal(self, lease: Lease, fleet: Fleet, *, now: float) -> "ThisHost":
         """Remember that a lease was taken, as it was listed, from its living owner."""
@@ -113,7 +113,7 @@ class Decision:
     again: bool
     interval: float
     moments: Sequence[float]
-    past: ListingMemory
+    past: Memory
 
     def wait(self, *, now: float, jitter: float) -> float:
         """Return how many seconds to wait before the next listing. ``jitter`` spreads the
@@ -125,7 +125,7 @@ class Decision:
 
 
 def decide(
-    fleet: Fleet, keymap: KeyMap, own: ThisHost, ranges: FeedRanges, settings: LeaseSettings
+    fleet: Fleet, keymap: KeyMap, own: ThisHost, ranges: Ranges, settings: LeaseSettings
 ) -> Decision:
     """See the module. ``keymap`` is of the leases of ``fleet``, and of ``ranges``."""
     now, past = fleet.at.answered, own.past
@@ -174,7 +174,7 @@ def decide(
         if moving
         else settings.timing.balance_interval,
         moments=[*expiries, *quiet_at, *leases.moments],
-        past=ListingMemory(
+        past=Memory(
             listed_at=now,
             alive=fleet.alive,
             quiet_since=quiet_since,
@@ -202,7 +202,7 @@ def _assignment(
 
 
 def _splits(
-    fleet: Fleet, limits: Collection[HostName], ranges: FeedRanges, settings: LeaseSettings
+    fleet: Fleet, limits: Collection[HostName], ranges: Ranges, settings: LeaseSettings
 ) -> Mapping[RangeId, int]:
     """A processor of another kind would read on what was split."""
     if settings.shared != "split" or fleet.shared or limits != fleet.alive:
@@ -275,13 +275,7 @@ class _Leases:
     """Which leases are to come, and which are over."""
 
     def __init__(
-        self,
-        fleet: Fleet,
-        keymap: KeyMap,
-        past: ListingMemory,
-        ranges: FeedRanges,
-        *,
-        patience: float,
+        self, fleet: Fleet, keymap: KeyMap, past: Memory, ranges: Ranges, *, patience: float
     ) -> None:
         self._now = now = fleet.at.answered
         self._patience = patience
@@ -331,7 +325,7 @@ def _is_any_of(found: FeedRange, others: Iterable[FeedRange]) -> bool:
     return any(x.id == found.id or x.shares_keys_with(found) for x in others)
 
 
-def _gaps(keymap: KeyMap, ranges: FeedRanges) -> Iterator[Lease]:
+def _gaps(keymap: KeyMap, ranges: Ranges) -> Iterator[Lease]:
     """Return leases for keys that have none: of the oldest ranges that hold them."""
     for low, high in keymap.gaps():
         holding = [x for x in ranges.listed if x.low < high and low < x.high]

@@ -13,7 +13,7 @@ from typing import Never
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
-from changefeed.host.decide import FeedRanges
+from changefeed.host.decide import Ranges
 from changefeed.host.events import HostEvents
 from changefeed.host.first_leases import first_leases
 from changefeed.host.settings import FeedSettings
@@ -59,9 +59,7 @@ class Discovery:
         self._now = asyncio.Event()
         self._begins = False
         self._gaps: Mapping[RangeId, FeedRange] = {}
-        self.ranges = FeedRanges(
-            inherits=feed.children_inherit_positions, sub_range=feed.sub_range
-        )
+        self.ranges = Ranges(inherits=feed.children_inherit_positions, sub_range=feed.sub_range)
         self.root: End | None = None
         """What the leases of the fleet begin in, once that is settled."""
         self.starts: dict[RangeId, Position] = {}

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from changefeed import __version__
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.feeds.timeouts import bounded_feed
-from changefeed.host.care import Care
+from changefeed.host.careful_delivery import CarefulDelivery
 from changefeed.host.child_start import ChildStart
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
@@ -361,7 +361,7 @@ class Host:
             idle=self._idle,
             events=self._events,
             retrier=self._retrier,
-            care=Care(self._retrier, self._process.turn),
+            care=CarefulDelivery(self._retrier, self._process.turn),
             shared_time=SharedTime(self._clock),
         )
 

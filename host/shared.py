@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from changefeed.feeds.cosmos.spending import Budgets
 from changefeed.feeds.feed import Feed
-from changefeed.host.care import Care
+from changefeed.host.careful_delivery import CarefulDelivery
 from changefeed.host.events import HostEvents
 from changefeed.host.load_meter import SharedTime
 from changefeed.host.reader import IdleRanges
@@ -47,7 +47,7 @@ class WorkerContext:
     idle: IdleRanges
     events: HostEvents
     retrier: Retrier
-    care: Care
+    care: CarefulDelivery
     shared_time: SharedTime
     give_ups: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(_GIVE_UPS_AT_ONCE)

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from changefeed import __version__
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.states import Listing, fleet_status
-from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report
+from changefeed.fleet.status import FleetStatus, Metrics, RangeSeen, Report
 from changefeed.host.host import Host
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.stores.addresses import without_secrets
 
-_NOTHING = Figures()
+_NOTHING = Metrics()
 
 
 def of_host(host: Host, *, own: bool = False) -> Listing:
@@ -52,10 +52,10 @@ def _as_written(host: Host, listed: Lease) -> Lease:
     return mine.with_health(host.events.health.ranges.get(mine.range_id, mine.health))
 
 
-def _figures(host: Host) -> Mapping[str, Figures]:
+def _figures(host: Host) -> Mapping[str, Metrics]:
     """Return what it knows of the ranges it owns, and of those that no host reads."""
-    found: dict[str, Figures] = {
-        name: Figures(lag=lag.changes, lag_seconds=lag.seconds)
+    found: dict[str, Metrics] = {
+        name: Metrics(lag=lag.changes, lag_seconds=lag.seconds)
         for name, lag in host.events.lags.items()
     }
     for name, mine in host.events.activity.ranges.items():

@@ -7,13 +7,13 @@ from typing import Literal, Protocol
 from changefeed.feeds.feed import RangeId
 from changefeed.observers.call import CalledObserver, RangeContext
 from changefeed.observers.dead_letters import DeadLetters, Origin
-from changefeed.observers.dead_letters.aside import Aside
+from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Successes
 from changefeed.observers.keys import Keys
 from changefeed.observers.observer import ObserverFactory
-from changefeed.observers.range_observers import Hand, RangeObservers
+from changefeed.observers.range_observers import RangeObservers, Runner
 from changefeed.observers.retry import GrowingDelays, RetrySettings
 from changefeed.runtime.light_event import LightEvent
 
@@ -62,12 +62,12 @@ class ObserverMaker:
     successes: Successes = field(default_factory=Successes, kw_only=True)
 
     @property
-    def aside(self) -> Aside | None:
+    def aside(self) -> LetterWriter | None:
         """Where changes are put that no observer is given any more."""
         if self.dead_letters is None:
             return None
         assert self.origin is not None, "letters of several fleets may lie in one place"
-        return Aside(
+        return LetterWriter(
             letters=self.dead_letters, origin=self.origin, told=self.events.dead_letter
         )
 
@@ -98,7 +98,7 @@ class ObserverMaker:
             context=context,
             keys=keys,
             moved=moved,
-            make=lambda: [self._hand(context) for _ in range(self.settings.concurrency)],
+            make=lambda: [self._runner(context) for _ in range(self.settings.concurrency)],
             manual=self._is_manual,
             attempts=self.settings.retry.attempts,
             delays=GrowingDelays(self.settings.retry, self.random),
@@ -106,6 +106,6 @@ class ObserverMaker:
             aside=self.aside,
         )
 
-    def _hand(self, context: RangeContext) -> Hand:
+    def _runner(self, context: RangeContext) -> Runner:
         called = CalledObserver(self.make(), fence=context, seconds=self.settings.timeout)
-        return Hand(called, GivenContext(context))
+        return Runner(called, GivenContext(context))

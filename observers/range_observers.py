@@ -20,8 +20,8 @@ from typing import Any
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
 from changefeed.observers.call import Blame, CalledObserver, RangeContext
-from changefeed.observers.dead_letters.aside import Aside
 from changefeed.observers.dead_letters.letter import Failure, failure_of
+from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.error_text import describe
 from changefeed.observers.errors import (
     AttemptFailed,
@@ -44,7 +44,7 @@ _CLOSE_TIMEOUT = 10.0
 
 
 @dataclass(slots=True, eq=False)
-class Hand:
+class Runner:
     """One observer, its view of the range, and the call of it that is under way."""
 
     observer: CalledObserver
@@ -62,18 +62,18 @@ class RangeObservers:
     context: RangeContext
     keys: Keys
     moved: LightEvent
-    make: Callable[[], Sequence[Hand]]
+    make: Callable[[], Sequence[Runner]]
     manual: bool
     attempts: int | None
     delays: GrowingDelays
     events: FailureLog
-    aside: Aside | None
+    aside: LetterWriter | None
 
     def __post_init__(self) -> None:
         self._now = asyncio.get_running_loop().time
         self._looked_at = self._now()
         """When it was last looked whether something is due."""
-        self._hands: Sequence[Hand] = ()
+        self._runners: Sequence[Runner] = ()
         self._worn_out: ObserverFailed | None = None
 
     async def open(self) -> None:
@@ -81,24 +81,24 @@ class RangeObservers:
         where the range goes on.
         """
         for tries in count(1):
-            self._hands = self._hands or self.make()
+            self._runners = self._runners or self.make()
             try:
                 async with self.context.in_call("open", ()):
-                    await _all_of(self._open(x) for x in self._hands if not x.is_open)
+                    await _all_of(self._open(x) for x in self._runners if not x.is_open)
             except AttemptFailed as error:
                 await self._rest(tries, error)
             else:
                 return
 
-    async def _open(self, hand: Hand) -> None:
-        begins = await hand.observer.open(hand.context)
-        hand.is_open = True
+    async def _open(self, runner: Runner) -> None:
+        begins = await runner.observer.open(runner.context)
+        runner.is_open = True
         if begins is None:
             return
-        if len(self._hands) > 1:
+        if len(self._runners) > 1:
             raise ObserverRefused(
                 f"the observer of range {self.context.range.id!r} keeps the position itself, "
-                f"and each of {len(self._hands)} would keep another: set observer.concurrency=1"
+                f"and each of {len(self._runners)} would keep one: set observer.concurrency=1"
             )
         self.context.begin(begins)
 
@@ -132,41 +132,41 @@ class RangeObservers:
 
     async def close(self, reason: CloseReason) -> None:
         """Close them, and log what that raises: they are not needed any more."""
-        hands, self._hands = self._hands, ()
+        runners, self._runners = self._runners, ()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
-                await _all_of(x.observer.close(x.context, reason) for x in hands)
+                await _all_of(x.observer.close(x.context, reason) for x in runners)
         except Exception as error:  # noqa: BLE001 - the border to the user's code
             self.events.close_failed(self.context.range.id, error)
         finally:
-            for x in hands:
+            for x in runners:
                 x.context.close()
 
     @property
     def are_busy(self) -> bool:
-        return any(x.call is not None for x in self._hands)
+        return any(x.call is not None for x in self._runners)
 
     async def give(self) -> bool:
         """Hand over what may be handed over now, and return whether there was anything. One
         observer alone is waited for. What a call has raised comes out.
         """
-        for hand in self._hands:
-            if hand.call is not None and hand.call.done():
-                ended, hand.call = hand.call, None
+        for runner in self._runners:
+            if runner.call is not None and runner.call.done():
+                ended, runner.call = runner.call, None
                 ended.result()
         if self._worn_out is not None:
             await self._replace(self._worn_out)
         given, now = False, self._look()
-        for n, hand in enumerate(self._hands):
-            batch = self.keys.next(now, n) if hand.call is None else None
+        for n, runner in enumerate(self._runners):
+            batch = self.keys.next(now, n) if runner.call is None else None
             if batch is None:
                 continue
             given = True
-            if len(self._hands) == 1:
-                await self._hand_over(hand, batch)
+            if len(self._runners) == 1:
+                await self._hand_over(runner, batch)
             else:
-                hand.call = asyncio.create_task(self._hand_over(hand, batch))
-                hand.call.add_done_callback(lambda _: self.moved.set())
+                runner.call = asyncio.create_task(self._hand_over(runner, batch))
+                runner.call.add_done_callback(lambda _: self.moved.set())
         return given
 
     async def wait(self, until: float | None = None) -> None:
@@ -189,34 +189,34 @@ class RangeObservers:
         """Cancel the calls that are under way, and wait until each has ended. Raise
         ``ObserverStuck`` for one that is left behind.
         """
-        calls = [x.call for x in self._hands if x.call is not None]
-        for x in self._hands:
+        calls = [x.call for x in self._runners if x.call is not None]
+        for x in self._runners:
             x.call = None
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
         _raise_stuck(calls)
 
-    async def _hand_over(self, hand: Hand, batch: Batch) -> None:
+    async def _hand_over(self, runner: Runner, batch: Batch) -> None:
         changes = batch.changes
         if batch.again:
             changes = [x for x in changes if self.context.is_open(x)]
             if not changes:
                 self.keys.settled(batch)
                 return
-        hand.context.give(changes)
+        runner.context.give(changes)
         try:
             async with self.context.in_call("process", changes) as blame:
-                given = await self._without_what_is_aside(hand, changes, blame)
+                given = await self._without_what_is_aside(runner, changes, blame)
                 if given:
-                    await hand.observer.process(hand.context, given)
+                    await runner.observer.process(runner.context, given)
                 if not self.manual:
                     self.context.returned(changes)
-                    hand.context.forget(changes)
+                    runner.context.forget(changes)
         except AttemptFailed as error:
-            hand.context.forget(changes)
+            runner.context.forget(changes)
             try:
-                await self._failed(hand, batch, error)
+                await self._failed(runner, batch, error)
             finally:
                 self._tell_what_waits()
             return
@@ -229,7 +229,7 @@ class RangeObservers:
         self.events.keys_wait(self.context.range.id, waiting, outage=outage)
 
     async def _without_what_is_aside(
-        self, hand: Hand, changes: Sequence[Change], blame: Blame | None
+        self, runner: Runner, changes: Sequence[Change], blame: Blame | None
     ) -> Sequence[Change]:
         """Put aside what no observer is to be given: what the feed could not read, and what
         has killed its process again and again. Return the others.
@@ -242,24 +242,24 @@ class RangeObservers:
             return changes
         for change in found:
             if self.aside is None:
-                raise await self._refusal(hand, changes, change, blame)
+                raise await self._refusal(runner, changes, change, blame)
             self.context.check()
             failure, attempts = _why_aside(change, blame)
-            await self._set_aside(self.aside, hand, change, failure, attempts)
+            await self._set_aside(self.aside, runner, change, failure, attempts)
         return [] if blame else [x for x in changes if x.unreadable is None]
 
     async def _refusal(
-        self, hand: Hand, changes: Sequence[Change], at: Change, blame: Blame | None
+        self, runner: Runner, changes: Sequence[Change], at: Change, blame: Blame | None
     ) -> RangeRefused:
         before = [x for x in changes if x.sequence < at.sequence]
         if before:
-            await hand.observer.process(hand.context, before)
+            await runner.observer.process(runner.context, before)
             if not self.manual:
                 self.context.returned(before)
         reason = unreadable_text(at) if blame is None else _killed_text(at, blame)
         return RangeRefused(self.context.range.id, reason)
 
-    async def _failed(self, hand: Hand, batch: Batch, error: AttemptFailed) -> None:
+    async def _failed(self, runner: Runner, batch: Batch, error: AttemptFailed) -> None:
         left = [x for x in batch.changes if self.context.is_open(x)]
         why = self.keys.failed(batch, left, self._now(), error)
         if why is None:
@@ -267,7 +267,7 @@ class RangeObservers:
                 self.events.observer_retrying(self.context.range.id, 1, error, 0.0)
             return
         if why.verdict.puts_aside:
-            await self._put_aside(hand, why, error)
+            await self._put_aside(runner, why, error)
             return
         self._report(why, error)
         outage = self.keys.judge.outage
@@ -283,7 +283,7 @@ class RangeObservers:
         delay = max(0.0, until - self._now())
         self.events.observer_retrying(self.context.range.id, why.tries, error, delay)
 
-    async def _put_aside(self, hand: Hand, why: Waiting, error: AttemptFailed) -> None:
+    async def _put_aside(self, runner: Runner, why: Waiting, error: AttemptFailed) -> None:
         """Put a change aside, lastingly, before anything behind it of its key goes on."""
         change = why.change
         if self.aside is None:
@@ -292,7 +292,7 @@ class RangeObservers:
             raise self._failure(change, why.tries, error) from error
         try:
             async with self.context.in_call("put aside", [change]):
-                await self._set_aside(self.aside, hand, change, failure_of(error), why.tries)
+                await self._set_aside(self.aside, runner, change, failure_of(error), why.tries)
         except AttemptFailed as failed:
             self.keys.put_back(change)
             self._report(why, failed)
@@ -300,11 +300,11 @@ class RangeObservers:
             self.keys.put_aside(change)
 
     async def _set_aside(
-        self, aside: Aside, hand: Hand, change: Change, failure: Failure, attempts: int
+        self, aside: LetterWriter, runner: Runner, change: Change, failure: Failure, tries: int
     ) -> None:
-        await aside.put(hand.context, change, failure, attempts=attempts)
-        await hand.observer.put_aside(hand.context, change)
-        hand.context.acknowledge(change)
+        await aside.put(runner.context, change, failure, attempts=tries)
+        await runner.observer.put_aside(runner.context, change)
+        runner.context.acknowledge(change)
 
     def _failure(
         self, change: Change | None, tries: int, error: AttemptFailed

@@ -16,6 +16,7 @@ locations. Where none of these answers, the client stays with the regions it kno
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -64,8 +65,6 @@ class Failover:
         late = asyncio.get_running_loop().call_later(_SILENCE, self._suspect)
         try:
             yield
-        except asyncio.CancelledError:
-            raise
         except Exception as error:
             late.cancel()
             if is_unanswered(error):
@@ -83,7 +82,7 @@ class Failover:
         while True:
             await self._suspected.wait()
             self._suspected.clear()
-            for ask in (self._tell, self._probe):
+            for ask in (self._tell, partial(self._container.read, **_QUICK)):
                 with suppress(Exception):  # whose requests fail says so
                     async with asyncio.timeout(_LONGEST):
                         await ask()
@@ -101,9 +100,6 @@ class Failover:
             match_condition=MatchConditions.IfNotModified,
             raw_request_hook=_writes_moved(),
         )
-
-    async def _probe(self) -> None:
-        await self._container.read(**_QUICK)
 
 
 def is_unanswered(error: Exception) -> bool:

@@ -16,7 +16,7 @@ from playwright.async_api import Page, expect
 
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.fleet.status import Point, Totals
+from changefeed.fleet.status import Totals, TrendPoint
 from changefeed.host.endpoints import Answers, application, application_of
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
@@ -313,7 +313,9 @@ def thousand(look: int = 0) -> PageState:
         for n in range(8)
     ]  # fmt: skip
     hour = [
-        Point(at=1000.0 - 10 * n, rate=19_000.0 + 900 * (n % 17), lag=440_000 + 3000 * (n % 31))
+        TrendPoint(
+            at=1000.0 - 10 * n, rate=19_000.0 + 900 * (n % 17), lag=440_000 + 3000 * (n % 31)
+        )
         for n in reversed(range(300))
     ]
     status = make.fleet_seen(

@@ -14,7 +14,7 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change
 from changefeed.host import coordinator, decide, reader, retries
 from changefeed.host.call_watch import CallWatch
-from changefeed.host.care import Care
+from changefeed.host.careful_delivery import CarefulDelivery
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.delivery import Delivery
 from changefeed.host.owned_lease import OwnedLease
@@ -30,7 +30,7 @@ from changefeed.leases.lease import End, HostName, Incarnation, Lease
 from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
-from changefeed.observers.dead_letters.aside import Aside
+from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.errors import AttemptFailed, ObserverStuck
 from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Judge, Waiting
@@ -133,12 +133,12 @@ def a_lease_of_a_start_that_died_is_given_up_as_if_it_had_ended_well(m: Patch) -
 
 @mutant(rule=10, kills=f"{_KILLING}::test_all_hosts_of_a_process")
 def each_host_of_a_process_delivers_with_care_when_it_likes(m: Patch) -> None:
-    old = Care.__init__
+    old = CarefulDelivery.__init__
 
-    def own_turn(self: Care, retrier: Any, _: asyncio.Lock) -> None:
+    def own_turn(self: CarefulDelivery, retrier: Any, _: asyncio.Lock) -> None:
         old(self, retrier, asyncio.Lock())
 
-    m.patch(Care, "__init__", own_turn)
+    m.patch(CarefulDelivery, "__init__", own_turn)
 
 
 @mutant(rule=10, kills="unit/leases/test_deaths.py::test_a_steal")
@@ -160,26 +160,26 @@ def three_dead_owners_are_enough_to_blame_a_change(m: Patch) -> None:
 
 @mutant(rule=10, kills=_KILLING)
 def two_changes_are_delivered_with_care_at_once(m: Patch) -> None:
-    old = Care.__init__
+    old = CarefulDelivery.__init__
 
-    def init(self: Care, retrier: Retrier, _: asyncio.Lock) -> None:
+    def init(self: CarefulDelivery, retrier: Retrier, _: asyncio.Lock) -> None:
         old(self, retrier, cast("asyncio.Lock", asyncio.Semaphore(2)))
 
-    m.patch(Care, "__init__", init)
+    m.patch(CarefulDelivery, "__init__", init)
 
 
 @mutant(rule=10, kills=_KILLING)
 def what_was_delivered_with_care_is_not_stored_before_the_next(m: Patch) -> None:
-    async def settle(self: Care, owned: OwnedLease, _: Checkpointer) -> None:
+    async def settle(self: CarefulDelivery, owned: OwnedLease, _: Checkpointer) -> None:
         owned.deaths = owned.deaths.returned(1)
         await self._tell(owned)
 
-    m.patch(Care, "_settle", settle)
+    m.patch(CarefulDelivery, "_settle", settle)
 
 
 @mutant(rule=10, kills=_KILLING)
 def care_has_no_end(m: Patch) -> None:
-    m.patch(Care, "caught_up", nothing)
+    m.patch(CarefulDelivery, "caught_up", nothing)
 
 
 @mutant(rule=9, kills=_KEYMAP)
@@ -244,13 +244,13 @@ def _count(why: Waiting) -> bool:
 
 @mutant(rule=10, kills=_OBSERVERS)
 def what_cannot_be_put_aside_is_dropped(m: Patch) -> None:
-    old = Aside.put
+    old = LetterWriter.put
 
-    async def put(self: Aside, *change: Any, **attempts: Any) -> None:
+    async def put(self: LetterWriter, *change: Any, **attempts: Any) -> None:
         with suppress(AttemptFailed):
             await old(self, *change, **attempts)
 
-    m.patch(Aside, "put", put)
+    m.patch(LetterWriter, "put", put)
 
 
 @mutant(rule=10, kills="unit/observers/test_call.py")
@@ -303,12 +303,7 @@ def one_torn_listing_is_enough_to_create_and_delete_leases(m: Patch) -> None:
     old = decide._Leases
 
     def at_once(
-        fleet: Fleet,
-        keymap: KeyMap,
-        past: decide.ListingMemory,
-        ranges: Any,
-        *,
-        patience: float,
+        fleet: Fleet, keymap: KeyMap, past: decide.Memory, ranges: Any, *, patience: float
     ) -> Any:
         found = old(fleet, keymap, past, ranges, patience=patience)
         return old(fleet, keymap, replace(past, wanted=found.wanted), ranges, patience=patience)

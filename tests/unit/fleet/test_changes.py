@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from changefeed.fleet.changes import difference, moves_between
-from changefeed.fleet.status import FleetStatus, Move, Point, RangeSeen
+from changefeed.fleet.status import FleetStatus, Move, RangeSeen, TrendPoint
 from tests.support import make
 
 A = make.range_seen("r", "anna")
@@ -64,7 +64,7 @@ def test_a_range_that_is_new_is_sent_whole_and_one_that_is_gone_by_name() -> Non
 
 def test_moves_points_and_hosts_are_sent_once() -> None:
     moves = [Move(at=float(n), range="a", kind="resumed") for n in range(3)]
-    points = [Point(at=x, rate=2.0, lag=3) for x in (1.0, 11.0)]
+    points = [TrendPoint(at=x, rate=2.0, lag=3) for x in (1.0, 11.0)]
     before = replace(BEFORE, moves=moves[1:], moved=2, hour=points[:1])
     sent = difference(before, replace(before, moves=moves, moved=3, hour=points, hosts=[]))
     assert (sent["moves"], sent["hour"], sent["hosts"]) == ([moves[0]], [points[1]], [])

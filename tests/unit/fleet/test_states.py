@@ -9,7 +9,7 @@ from msgspec import structs
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.states import Listing, fleet_status
-from changefeed.fleet.status import Figures, FleetStatus, RangeSeen, Report, desired_hosts
+from changefeed.fleet.status import FleetStatus, Metrics, RangeSeen, Report, desired_hosts
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.health import RangeHealth, WaitingKey
 from changefeed.leases.keymap import KeyMap
@@ -25,7 +25,7 @@ def status(
     leases: Sequence[Lease] = (),
     *,
     members: Collection[Member] = (ALIVE,),
-    figures: Mapping[str, Figures] | None = None,
+    figures: Mapping[str, Metrics] | None = None,
     ranges: Sequence[FeedRange] = (),
     reports: Mapping[str, Report] | None = None,
     before: FleetStatus | None = None,
@@ -69,45 +69,57 @@ STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
 @pytest.mark.parametrize(
     ("lease", "figures", "state", "note", "since"),
     [
-        (OWNED, Figures(), "reading", None, None),
-        (OWNED, Figures(lag=0, rate=0.0), "idle", None, None),
-        (OWNED, Figures(lag=0, rate=2.0), "reading", None, None),
-        (OWNED, Figures(lag=5), "reading", None, None),
-        (OWNED.with_health(FAILING), Figures(lag=0), "failing", "ValueError: no", 7.0),
+        (OWNED, Metrics(), "reading", None, None),
+        (OWNED, Metrics(lag=0, rate=0.0), "idle", None, None),
+        (OWNED, Metrics(lag=0, rate=2.0), "reading", None, None),
+        (OWNED, Metrics(lag=5), "reading", None, None),
+        (OWNED.with_health(FAILING), Metrics(lag=0), "failing", "ValueError: no", 7.0),
         (
             OWNED.with_health(FAILING.waits(2, WAITING)),
-            Figures(),
+            Metrics(),
             "failing",
             "2 keys wait for another try, the longest 'k': change 17 failed 4 times, is tried",
             7.0,
         ),
         (
             OWNED.with_health(FAILING.waits(2, IN_AN_OUTAGE)),
-            Figures(),
+            Metrics(),
             "failing",
             "fails on everything: ValueError: no",
             7.0,
         ),
-        (OWNED.with_health(STUCK), Figures(), "stuck", "does not come back", 9.0),
+        (OWNED.with_health(STUCK), Metrics(), "stuck", "does not come back", 9.0),
         (
             SUSPECTED,
-            Figures(),
+            Metrics(),
             "reading",
             "change 17 killed its process 3 times (SIGSEGV)",
             None,
         ),
-        (OWNED.with_health(FAILING).paused_because("disk"), Figures(), "paused", "disk", None),
-        (make.closed(FREE), Figures(), "ended", None, None),
-        (FREE, Figures(lag=0), "unowned", "no host has its lease", None),
-        (FREE.with_health(FAILING), Figures(), "unowned", "was failing: ValueError: no", None),
-        (owned("anna-0", stamp=NOW - 331), Figures(), "expired", "no sign of", NOW - 331),
-        (owned("anna-0", stamp=NOW - 329), Figures(), "reading", None, None),
-        (owned("anna-0", stamp=None), Figures(), "reading", None, None),
-        (owned(stamp=NOW - 331), Figures(), "reading", None, None),
+        (
+            OWNED.with_health(FAILING).paused_because("disk"),
+            Metrics(),
+            "paused",
+            "disk",
+            None,
+        ),
+        (make.closed(FREE), Metrics(), "ended", None, None),
+        (FREE, Metrics(lag=0), "unowned", "no host has its lease", None),
+        (
+            FREE.with_health(FAILING),
+            Metrics(),
+            "unowned",
+            "was failing: ValueError: no",
+            None,
+        ),
+        (owned("anna-0", stamp=NOW - 331), Metrics(), "expired", "no sign of", NOW - 331),
+        (owned("anna-0", stamp=NOW - 329), Metrics(), "reading", None, None),
+        (owned("anna-0", stamp=None), Metrics(), "reading", None, None),
+        (owned(stamp=NOW - 331), Metrics(), "reading", None, None),
     ],
 )
 def test_the_state_of_a_range_is_the_worst_that_a_person_can_mend(
-    lease: Lease, figures: Figures, state: str, note: str | None, since: float | None
+    lease: Lease, figures: Metrics, state: str, note: str | None, since: float | None
 ) -> None:
     (seen,) = status([lease], figures={"r": figures}).ranges
     assert (seen.state, seen.since) == (state, since)
@@ -170,7 +182,7 @@ def told(host: str, **known: object) -> Mapping[str, Report]:
 def test_what_only_its_owner_knows_of_a_range_is_as_it_says() -> None:
     seen = status(
         [OWNED],
-        figures={"r": Figures(position="4", lag=3, rate=1.0)},
+        figures={"r": Metrics(position="4", lag=3, rate=1.0)},
         reports=told("anna", position="2", lag=9, rate=2.5, owned_since=8.0, lag_seconds=1.0),
     )
     (r,) = seen.ranges

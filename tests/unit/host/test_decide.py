@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
-from changefeed.host.decide import Decision, FeedRanges, ThisHost, decide
+from changefeed.host.decide import Decision, Ranges, ThisHost, decide
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import FleetWatch
@@ -31,11 +31,11 @@ class Mind:
     decision: Decision
 
     def __init__(
-        self, ranges: FeedRanges | None = None, *, rebalance_delay: float = 5, **settings: Any
+        self, ranges: Ranges | None = None, *, rebalance_delay: float = 5, **settings: Any
     ) -> None:
         leases = LeaseSettings.model_validate(settings)
         self.settings = leases.with_timing(rebalance_delay=rebalance_delay)
-        self.ranges = ranges or FeedRanges()
+        self.ranges = ranges or Ranges()
         self.own = ThisHost(name=ME)
         self._watch = FleetWatch(Timing.of(30.0), me=ME)
 
@@ -233,7 +233,7 @@ COLD = [lease(n, ME).with_load(0.0, cooling=False) for n in range(2, 4)]
 
 def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None:
     whole = FeedRange(id=RangeId("r0"), low="0", high="8")
-    feed = FeedRanges(listed=[whole], asked=0.0)
+    feed = Ranges(listed=[whole], asked=0.0)
     mine = balancer(feed, rebalance_delay=5, balance="split")
     hot = [replace(lease(0, ME), range=whole, load=1.0)]
     members = [member(ME), member(B)]
@@ -280,7 +280,7 @@ ENDED = make.lease(WHOLE, epoch=1).ended_in(
     End(children=(Child(range=LOW, start=START), Child(range=HIGH, start=START)))
 )
 READ = [make.lease(x, "b", renewals=1) for x in (LOW, HIGH)]
-FEED = FeedRanges(listed=[LOW, HIGH], asked=0.0)
+FEED = Ranges(listed=[LOW, HIGH], asked=0.0)
 
 
 def wants(found: Decision) -> tuple[set[str], set[str], set[str]]:

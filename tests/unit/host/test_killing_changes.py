@@ -12,7 +12,7 @@ import pytest
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.care import Care
+from changefeed.host.careful_delivery import CarefulDelivery
 from changefeed.host.child_start import ChildStart
 from changefeed.host.drain import Drain
 from changefeed.host.events import HostEvents
@@ -252,7 +252,10 @@ class Owned:
 async def test_a_change_that_is_blamed_is_not_noted_again_so_other_calls_can_note_theirs() -> (
     None
 ):
-    owned, care = Owned(), Care(Retrier(HostEvents(HostName("a")), Random(0)), asyncio.Lock())
+    owned, care = (
+        Owned(),
+        CarefulDelivery(Retrier(HostEvents(HostName("a")), Random(0)), asyncio.Lock()),
+    )
     blames = []
     for n in (3, 4):
         alone = care.alone(make.change(n), cast("Any", owned), Drain(), cast("Any", None))
@@ -270,7 +273,10 @@ async def test_a_call_after_the_end_of_care_waits_until_that_end_is_stored() -> 
         async def tell_deaths(self) -> None:
             told.append(self.deaths.care)
 
-    owned, care = Ending(), Care(Retrier(HostEvents(HostName("a")), Random(0)), asyncio.Lock())
+    owned, care = (
+        Ending(),
+        CarefulDelivery(Retrier(HostEvents(HostName("a")), Random(0)), asyncio.Lock()),
+    )
     owned.deaths = NO_DEATHS  # in memory: another call was the last that care is for
     alone = care.alone(make.change(4), cast("Any", owned), Drain(), cast("Any", None))
     with suppress(RangeRefused):

@@ -23,7 +23,7 @@ from changefeed.observers.call import Blame
 from changefeed.observers.errors import AttemptFailed, ObserverFailed
 
 
-class Care:
+class CarefulDelivery:
     """Of all ranges of one host. ``turn`` is that of its process: one change at a time is
     delivered with care.
     """

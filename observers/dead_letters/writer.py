@@ -21,7 +21,7 @@ _PUT_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aside:
+class LetterWriter:
     """Where the changes of one observer are put. ``told`` is called with each."""
 
     letters: DeadLetters
