@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from azure.cosmos import PartitionKey
+from pyspark.sql.datasource import EqualTo, Filter, StringStartsWith
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from changefeed.feeds.cosmos import items as cosmos_items
@@ -195,6 +196,30 @@ def test_items_that_lack_levels_of_their_key_are_found_by_what_it_has() -> None:
             of_key = {**feed, "partitionKey": json.dumps(key)}
             by_id = {**feed, "itemIds": json.dumps([[f"i{n}", *key]])}
             assert found(of_key, IDS) == found(by_id, IDS) == [{"id": f"i{n}"}]
+
+
+ODD_NAMES = (
+    *('a"b', "it's", "[x]", "$v", "select", "value", "order", "root", "c", "", " ", "a.b"),
+    *("a\\b", "a\nb", "`q`", "@p0", "{x}", "%s", "\0n", "é", "\U0001f600", "key", "body"),
+    *(f"column {n}" for n in range(300)),
+)
+
+
+def test_fields_are_found_and_compared_whatever_their_names_are() -> None:
+    written_to = [
+        {"id": f"i{n}", "pk": "k", **{x: f"{x} {n}" for x in ODD_NAMES}} for n in range(3)
+    ]
+    schema = StructType([StructField(x, StringType()) for x in ("id", *ODD_NAMES)])
+    wanted: list[Filter] = [
+        *(EqualTo((x,), f"{x} 1") for x in ODD_NAMES[:25]),
+        *(StringStartsWith((x,), x) for x in ODD_NAMES[:25] if x),
+    ]
+    with account_in_thread() as account:
+        feed = written(account.url, PartitionKey("/pk"), written_to)
+        rows = found(feed, schema)
+        assert [{"pk": "k", **x} for x in sorted(rows, key=lambda x: x["id"])] == written_to
+        (row,) = found({**feed, "pushFilters": "true"}, schema, wanted)
+        assert row["id"] == "i1"
 
 
 def test_ids_alone_are_enough_where_they_are_the_partition_key() -> None:
