@@ -6,8 +6,8 @@ that does not release is dead or stuck, and loses its lease as to a steal: after
 ``longest_handoff``.
 
 Two runs of a command, by two people or by one who asks again, never work on one range at once.
-Each pauses it with a reason of its own, and the last one has it: the write of an earlier run
-names a version that has moved on, and is refused.
+Each pauses it with a reason of its own, and takes it from one that has done so before: whose
+next write names a version that has moved on, and is refused.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ async def stopped_ranges(
     """
     container = leased.container
     try:
-        for range_id in range_ids:
+        for range_id in sorted(range_ids):  # else two runs may have one each
             await claim_range(container, range_id, claim)
         until = elapsed_time() + leased.longest_handoff
         for range_id in range_ids:

@@ -430,6 +430,19 @@ async def test_a_merge_that_another_run_comes_into_at_any_write_leaves_it_all_to
     assert await parts.goes_on_in() == {"0": "10"}
 
 
+@pytest.mark.parametrize("later", [0.0, 0.5, 1.5, 2.5, 3.5])
+async def test_of_two_merges_of_the_same_ranges_at_once_one_is_done(later: float) -> None:
+    parts = Parted()
+    await parts.halves()
+    slow = proxied(parts.leases, asleep(1, calls="replace"))
+    first = asyncio.create_task(outcome(parts.merge(LOW, HIGH, through=slow)))
+    await asyncio.sleep(later)
+    outcomes = {await outcome(parts.merge(HIGH, LOW, through=slow)), await first}
+    assert "done" in outcomes
+    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended"}
+    assert await parts.goes_on_in() == {"0": "4"}
+
+
 async def test_what_cannot_be_split_is_refused_with_its_reason() -> None:
     parts = Parted()
     assert "no lease" in await outcome(parts.split())
