@@ -17,6 +17,7 @@ from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.store import WHOLE
 from tests.support.calls import Calls
 from tests.support.looking import now
 from tests.support.proxies import Cutting, proxied
@@ -168,6 +169,16 @@ async def started(
 
     await list_fleet()
     return member, list_fleet
+
+
+async def test_a_heartbeat_that_is_refused_has_all_listed_the_next_time() -> None:
+    container = MemoryLeases()
+    member, _ = await started(container)
+    await asyncio.sleep(8)
+    assert (await member.list_fleet("1")).token != WHOLE
+    await container.put_member(await record(container))
+    await asyncio.sleep(8)
+    assert (await member.list_fleet("1")).token == WHOLE
 
 
 async def test_a_heartbeat_along_with_a_listing_counts_from_when_it_was_sent() -> None:

@@ -72,6 +72,15 @@ async def test_every_minute_all_are_listed() -> None:
     ]
 
 
+async def test_after_a_doubt_all_are_listed_once() -> None:
+    stage = Stage()
+    await stage.filled()
+    stage.listing.doubt()
+    for _ in range(2):
+        await leases_of(stage.listing)
+    assert [token == WHOLE for token, _ in stage.leases.asked] == [True, True, False]
+
+
 async def test_a_server_that_is_only_like_postgresql_is_asked_once_and_listed_whole() -> None:
     asked = list[str]()
 
