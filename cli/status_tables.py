@@ -65,7 +65,7 @@ def refuse_contradictions(view: View, *, json: bool, watch: bool) -> None:
     if json and view != View():
         raise UserError("--sort and --filter are for tables: --json shows all ranges")
     if view.sort is Sort.RATE and not watch:
-        raise UserError("a rate needs two looks: use --sort=rate with --watch")
+        raise UserError("a rate needs two samples: use --sort=rate with --watch")
 
 
 async def print_tables(settings: Settings, view: View) -> None:

@@ -91,8 +91,8 @@ def _silent(
     if silent and watched < 2 * beat:
         yield warning(
             "fleet",
-            f"{watched:.0f} s are too few to see whether {', '.join(silent)} lives: hosts give "
-            f"a sign of life every {beat:g} s",
+            f"{', '.join(silent)} gave no sign of life in {watched:.0f} s, and may live: hosts "
+            f"give one every {beat:g} s",
             f"watch longer: --watch={ceil(2 * beat) + 1}",
         )
         return

@@ -146,12 +146,12 @@ def body_schema_of(bodies: Iterable[bytes | str]) -> BodySchema:
             root.types[_NO_JSON] += 1
     if not count:
         raise PipelineRefused(
-            "the feed has no bodies to judge by yet: write some changes first"
+            "the feed has no bodies yet to take a schema from: write some changes first"
         )
     if not root.fields:
         seen = ", ".join(f"{n} {x}" for x, n in root.types.items()) or "all null"
         raise PipelineRefused(
-            f"no body is a JSON object with fields, of {count} that were sampled ({seen}): "
+            f"none of {count} sampled bodies is a JSON object with fields ({seen}): "
             f"leave body_schema out, or write 'variant'"
         )
     return BodySchema(

@@ -189,7 +189,7 @@ def why_unreadable(address: str) -> str | None:
         address.encode()
         servers = urlsplit(address).netloc.rpartition("@")[2]
     except UnicodeEncodeError:
-        return "it has bytes in it that are no text"
+        return "it has bytes that are not text"
     except ValueError as error:
         return f"{error}; a server in brackets is an IPv6 address, as [::1]"
     return next((text for x in servers.split(",") if (text := _why_no_name(x))), None)

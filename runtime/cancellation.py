@@ -28,8 +28,8 @@ class UnexpectedCancellation(Failure):
         ``suspect`` whose code it may be.
         """
         return cls(
-            f"{what} was cancelled, and nobody had asked for a stop: look whether {suspect} "
-            f"cancels tasks that it has not started, as asyncio.all_tasks() returns them"
+            f"{what} was cancelled without a request to stop: check whether {suspect} cancels "
+            f"tasks that it has not started, such as all of asyncio.all_tasks()"
         )
 
 

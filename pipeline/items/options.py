@@ -96,7 +96,9 @@ class ItemOptions:
         if self.query is None:
             return
         if self.ids is not None:
-            raise PipelineRefused("say query or itemIds: both say which items to read")
+            raise PipelineRefused(
+                "set query or itemIds, not both: each names the items to read"
+            )
         if self.push_filters:
             raise PipelineRefused(
                 "pushFilters=true: a query of your own is asked as it is. Write the condition "
