@@ -14,7 +14,7 @@ from changefeed.feeds.brokers.address import PLAIN, broker_urls
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.secret import HasSecrets, Renewed, Secret
+from changefeed.runtime.secret import FileValue, HasSecrets, Secret
 from changefeed.runtime.settings import (
     AllSettings,
     Bytes,
@@ -89,7 +89,7 @@ class WebSection(HasSecrets, Section):
         """
         if self.certificate_file is None:
             return None
-        served = Renewed(
+        served = FileValue(
             partial(self._read, ServedCertificate(self.certificate_file, self.key_file))
         )
         context = served.current()

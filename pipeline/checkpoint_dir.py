@@ -26,14 +26,14 @@ _LOOK: Final = 0.5  # seconds; far more than a look at the lock takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommittedBatch:
     """The last batch that is done, and how far it got."""
 
     batch: int
     offset: Offset
 
 
-def committed(checkpoint: str) -> Committed | None:
+def committed(checkpoint: str) -> CommittedBatch | None:
     """Return how far a query has got, ``None`` if it has finished no batch yet.
 
     Raise ``PipelineRefused`` for a checkpoint that is not on this machine, or not ours.
@@ -43,7 +43,7 @@ def committed(checkpoint: str) -> Committed | None:
     if not batches:
         return None
     batch = max(batches)
-    return Committed(batch=batch, offset=_offset(home, batch))
+    return CommittedBatch(batch=batch, offset=_offset(home, batch))
 
 
 def _offset(home: Path, batch: int) -> Offset:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _log = get_logger()
 
 
-class Renewed(Generic[T]):
+class FileValue(Generic[T]):
     """What files hold by now.
 
     ``read`` returns it, and raises ``UserError`` or ``ValueError``, with a text that repeats no
@@ -61,7 +61,7 @@ class Renewed(Generic[T]):
         return self._last
 
 
-class Secret(Renewed[str]):
+class Secret(FileValue[str]):
     """A text that opens something, as it is by now."""
 
     __slots__ = ()

@@ -33,7 +33,7 @@ from changefeed.feeds.brokers.flush import (
 from changefeed.feeds.brokers.names import RunPlace, compacted_key, run_of, segments_prefix
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
-from changefeed.feeds.brokers.run_maker import Made, RunMaker
+from changefeed.feeds.brokers.run_maker import RunContents, RunMaker
 from changefeed.feeds.brokers.segment_writer import SegmentWriter
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
@@ -193,7 +193,7 @@ class Compactor:
         reader: RowReader,
         first: int,
         border: Border,
-        made: Made,
+        made: RunContents,
     ) -> None:
         """Write a run, unless another broker has written it meanwhile."""
         producers = await reader.producers() if border.final else {}
@@ -232,7 +232,7 @@ class Compactor:
                 _log.info("compaction.run", extra={"segments": needless})
                 await self._store.delete(needless)
 
-    def _count(self, run: CompactedRun, made: Made, size: int) -> None:
+    def _count(self, run: CompactedRun, made: RunContents, size: int) -> None:
         done, objects = self.done, run.last - run.first + 1
         done.objects += objects
         done.runs += 1

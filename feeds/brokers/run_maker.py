@@ -27,7 +27,7 @@ _SECTION_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
-class Made:
+class RunContents:
     """What a run is made of."""
 
     segments: list[Segment] = field(default_factory=list)
@@ -53,12 +53,12 @@ class RunMaker:
         before: Ends,
         border: Border,
         starts: Mapping[Key, int],
-    ) -> Made:
+    ) -> RunContents:
         """Make what the run of objects ``first`` to the border holds.
 
         ``starts`` are the sequences up to which partitions are deleted.
         """
-        made, large = Made(), _large(before, border.ends) if has_parquet() else set()
+        made, large = RunContents(), _large(before, border.ends) if has_parquet() else set()
         numbers = range(first, border.last + 1)
         assert numbers, f"a run from {first} on ends at {border.last}"
         for share in shares(before, border.ends, starts, self._memory):

@@ -50,7 +50,7 @@ _OF_TRANSPORT: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signed:
+class SignedRequest:
     """A request as the client has sent it, until it is too old."""
 
     method: str
@@ -61,7 +61,7 @@ class Signed:
     made_at: float
 
     @classmethod
-    def by_client(cls, request: PipelineRequest[Any]) -> "Signed":
+    def by_client(cls, request: PipelineRequest[Any]) -> "SignedRequest":
         options, sent = request.context.options, request.http_request.headers
         return cls(
             method=request.http_request.method,
@@ -87,13 +87,13 @@ class Signed:
         return Answer.of(await self.transport.send(request, **options))
 
 
-class Repeated:
+class RepeatedReads:
     """The last request of a client for each place of one container."""
 
     def __init__(self, container: ContainerProxy, failover: Failover) -> None:
         self._container = container
         self._failover = failover
-        self._signed = dict[Place, Signed]()
+        self._signed = dict[Place, SignedRequest]()
 
     async def ask(self, place: Place, after: Mapping[str, str], limit: int) -> Answer | None:
         """Ask for the page behind a position, which is the header that names it, or none for
@@ -110,7 +110,7 @@ class Repeated:
             self._signed[place] = signed
         return answer if answer.is_ours else None
 
-    def keep(self, place: Place, signed: Signed, answer: Answer) -> None:
+    def keep(self, place: Place, signed: SignedRequest, answer: Answer) -> None:
         """Ask for the next page by this request of the client, if its answer was one."""
         if not answer.is_page or is_watched(self._container):
             return

@@ -36,7 +36,7 @@ from changefeed.feeds.cosmos.errors import (
 )
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.positions import client_range
-from changefeed.feeds.cosmos.repeating import Repeated, Signed
+from changefeed.feeds.cosmos.repeating import RepeatedReads, SignedRequest
 from changefeed.feeds.cosmos.spending import Budget, Spending
 from changefeed.feeds.cosmos.topology import Place
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
@@ -104,7 +104,7 @@ class Requests:
         self.spending = Spending(budget)
         self._container = container
         self._failover = failover
-        self._repeated = Repeated(container, failover)
+        self._repeated = RepeatedReads(container, failover)
         self._where = where
         self._timeout = timeout
         self._listing = asyncio.Lock()
@@ -112,7 +112,7 @@ class Requests:
     def in_another_mode(self) -> "Requests":
         """Return those of a reader whose pages are of another kind, from the same budget."""
         other = copy(self)
-        other._repeated = Repeated(self._container, self._failover)  # noqa: SLF001 - its own kind
+        other._repeated = RepeatedReads(self._container, self._failover)  # noqa: SLF001 - its own kind
         return other
 
     async def container(self) -> Mapping[str, Any]:
@@ -132,14 +132,14 @@ class Requests:
         **query: Any,
     ) -> Answer:
         """Ask for one page: 200 with changes, or 304. ``query`` goes to the client; it means
-        the page that ``Repeated.ask`` finds by ``after``, where that is given.
+        the page that ``RepeatedReads.ask`` finds by ``after``, where that is given.
         """
-        signed: list[Signed] = []
+        signed: list[SignedRequest] = []
 
         def check(request: Any) -> None:
             if request.http_request.headers.get(_RANGE_HEADER) != place.physical:
                 raise RangeMoved
-            signed[:] = [Signed.by_client(request)]
+            signed[:] = [SignedRequest.by_client(request)]
 
         async with self.spending.asking() as pay, self._bounded():
             answer = None

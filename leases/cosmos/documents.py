@@ -34,9 +34,9 @@ from changefeed.leases.cosmos.entries import (
     BEHIND,
     OWNERSHIP,
     WRITTEN,
-    Behind,
+    CheckpointEntry,
     Ownership,
-    Written,
+    WriteEntry,
     all_entries,
     checkpoint_entries,
     entry,
@@ -141,7 +141,7 @@ def started(document: Mapping[str, Any]) -> bool:
 
 def last_attempt(document: Mapping[str, Any]) -> str:
     """Return the name of our last attempt that got through, if that is known."""
-    written = entry(document, WRITTEN, Written)
+    written = entry(document, WRITTEN, WriteEntry)
     return "" if written is None else written.attempt
 
 
@@ -191,7 +191,7 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
         low=low,
         high=high,
         has_properties=isinstance(document.get("properties"), dict),
-        has_behind=entry(document, BEHIND, Behind) is not None,
+        has_behind=entry(document, BEHIND, CheckpointEntry) is not None,
     )
     return replace(
         lease,
@@ -215,7 +215,7 @@ def _checkpoint_in(document: Mapping[str, Any]) -> Checkpoint | None:
     if token is None:
         return None
     position = Position(raw_token(token) if "feedRange" in document else token)
-    behind = entry(document, BEHIND, Behind)
+    behind = entry(document, BEHIND, CheckpointEntry)
     if behind is not None and behind.checkpoint:
         ours = Checkpoint.of_text(behind.checkpoint)
         if ours.position == position:  # else another processor has read on, or it was reset
@@ -257,7 +257,7 @@ def stamp_in(document: Mapping[str, Any]) -> float | None:
 
 def _by_us(document: Mapping[str, Any], ours: Ownership | None) -> Lease:
     assert ours is not None, "what we wrote last has our part"
-    written = entry(document, WRITTEN, Written) or Written(of=ours.of)
+    written = entry(document, WRITTEN, WriteEntry) or WriteEntry(of=ours.of)
     return replace(
         ours.lease, checkpoint_epoch=written.checkpoint_epoch, write_id=written.write_id
     )

@@ -36,7 +36,7 @@ class Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.lease.range_id
 
 
-class Written(msgspec.Struct, frozen=True, omit_defaults=True):
+class WriteEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """Our last write to the range ``of``; ``attempt`` is new for every try to write."""
 
     of: str
@@ -45,14 +45,14 @@ class Written(msgspec.Struct, frozen=True, omit_defaults=True):
     checkpoint_epoch: int = 0
 
 
-class Behind(msgspec.Struct, frozen=True):
+class CheckpointEntry(msgspec.Struct, frozen=True):
     """The text of a checkpoint of the range ``of``; empty if its position says all."""
 
     of: str
     checkpoint: str
 
 
-Entry = TypeVar("Entry", Ownership, Written, Behind)
+Entry = TypeVar("Entry", Ownership, WriteEntry, CheckpointEntry)
 
 
 def entry(document: Mapping[str, Any], name: str, kind: type[Entry]) -> Entry | None:
@@ -87,7 +87,7 @@ def checkpoint_entries(lease: Lease, attempt: str, *, has_behind: bool) -> dict[
     """Return what a checkpoint writes: what is done behind a position, where there is any, or
     was.
     """
-    written = Written(
+    written = WriteEntry(
         of=lease.range_id,
         attempt=attempt,
         write_id=lease.write_id,
@@ -96,7 +96,7 @@ def checkpoint_entries(lease: Lease, attempt: str, *, has_behind: bool) -> dict[
     found, checkpoint = {WRITTEN: _text(written)}, lease.checkpoint
     if checkpoint is not None and (checkpoint.high is not None or has_behind):
         text = "" if checkpoint.high is None else checkpoint.text
-        found[BEHIND] = _text(Behind(lease.range_id, text))
+        found[BEHIND] = _text(CheckpointEntry(lease.range_id, text))
     return found
 
 

@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ItemQuestion:
     """A question, and of which items: the id and the partition key of each, as text."""
 
     question: Question
@@ -39,7 +39,7 @@ class Asked:
 
 def planned(
     access: ItemAccess, options: ItemOptions, columns: ItemColumns, where: Query
-) -> list[tuple[Asked, ...]]:
+) -> list[tuple[ItemQuestion, ...]]:
     """Return what each task asks. Raise ``PipelineRefused`` for a key that no item has."""
     key = None if options.key is None else _key(options.key, len(access.paths))
     if options.query is not None:
@@ -53,10 +53,10 @@ def planned(
         asked = list(_by_ids(access, query, where, options.ids, key))
         return [tuple(x) for x in _chunks(asked, _QUERIES_OF_A_TASK)]
     places: Sequence[FeedRange | Key] = access.ranges() if key is None else [key]
-    return [(Asked(question=_question(access, query, x)),) for x in places]
+    return [(ItemQuestion(question=_question(access, query, x)),) for x in places]
 
 
-def results(access: ItemAccess, asked: Asked) -> Iterator[Sequence[msgspec.Raw]]:
+def results(access: ItemAccess, asked: ItemQuestion) -> Iterator[Sequence[msgspec.Raw]]:
     """Yield what is found, each as its JSON, some at a time."""
     for page in access.results(asked.question):
         if asked.items is None:
@@ -94,7 +94,7 @@ def _by_ids(
     where: Query,
     ids: Sequence[ItemId],
     key: Key | None,
-) -> Iterator[Asked]:
+) -> Iterator[ItemQuestion]:
     keys = [_key_of(x, key, access) for x in ids]
     texts = [*map(key_text, keys)]
     places: Mapping[str, FeedRange | Key]
@@ -110,7 +110,7 @@ def _by_ids(
     for members in groups.values():
         for some in _chunks(members, _IDS_OF_A_QUERY):
             asked = _with_ids(query, where, [x for x, _ in some])
-            yield Asked(
+            yield ItemQuestion(
                 question=_question(access, asked, places[some[0][1]]),
                 items=frozenset(some),
             )

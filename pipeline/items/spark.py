@@ -18,7 +18,7 @@ from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import ItemColumns, of_format
 from changefeed.pipeline.items.item_reader import ItemAccess
 from changefeed.pipeline.items.options import NAME, ItemOptions
-from changefeed.pipeline.items.questions import Asked, planned, results
+from changefeed.pipeline.items.questions import ItemQuestion, planned, results
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ItemSource(DataSource):
 class QuestionPartition(InputPartition):
     """What one task asks, of so many ``tasks`` that share a budget."""
 
-    def __init__(self, asked: tuple[Asked, ...], tasks: int = 1) -> None:
+    def __init__(self, asked: tuple[ItemQuestion, ...], tasks: int = 1) -> None:
         super().__init__(asked)
         self.tasks = tasks
 

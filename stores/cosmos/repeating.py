@@ -19,7 +19,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.cosmos.answers import Answer
 from changefeed.feeds.cosmos.failover import Failover
-from changefeed.feeds.cosmos.repeating import CONDITION, Signed, is_watched
+from changefeed.feeds.cosmos.repeating import CONDITION, SignedRequest, is_watched
 
 _MADE: Final = (200, 204)
 _SESSION: Final = "x-ms-session-token"
@@ -31,7 +31,7 @@ class RepeatedChanges:
     def __init__(self, container: ContainerProxy, failover: Failover) -> None:
         self._container = container
         self._failover = failover
-        self._signed = dict[tuple[str, bool], Signed]()  # the one that ends first goes before
+        self._signed = dict[tuple[str, bool], SignedRequest]()  # the oldest first
 
     async def make(
         self, name: str, operations: Sequence[Any], etag: str, *, whole: bool
@@ -72,7 +72,7 @@ class RepeatedChanges:
         while self._signed and not next(iter(self._signed.values())).is_good(self._failover):
             del self._signed[next(iter(self._signed))]
         self._signed.pop((name, whole), None)
-        self._signed[name, whole] = Signed.by_client(request)
+        self._signed[name, whole] = SignedRequest.by_client(request)
 
 
 def _made_by(answer: Answer, *, whole: bool) -> dict[str, Any] | None:

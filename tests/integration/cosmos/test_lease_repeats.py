@@ -152,7 +152,7 @@ async def test_after_an_answer_that_nobody_can_read_the_client_makes_the_change(
 
     async with seen_items(world) as (items, seeing):
         await changed(items, 1, whole=whole)
-        monkeypatch.setattr(repeating.Signed, "sent_again", answered)
+        monkeypatch.setattr(repeating.SignedRequest, "sent_again", answered)
         await changed(items, 2, whole=whole)
     assert seeing.by_client.call_count == 2
 
