@@ -31,6 +31,7 @@ from changefeed.pipeline.items.spark import ItemSource
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
+from changefeed.pipeline.source.kept_access import kept_access
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import (
@@ -45,7 +46,6 @@ from changefeed.pipeline.source.planning import (
 )
 from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE
-from changefeed.pipeline.source.task_access import task_access
 from changefeed.runtime.garbage import freeze_startup_objects
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ class ChangefeedSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
+        freeze_gc()
         return self._options.envelope.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -145,18 +146,16 @@ class BatchReader(DataSourceReader):
 
     @query_advice()
     def partitions(self) -> list[InputPartition]:
+        freeze_gc()
         options = self._options
-        access = options.opened()
-        try:
+        with kept_access(options.feed, options.cosmos, only=options.ranges) as access:
             slices = [
                 y
                 for x in self._wanted(access, slices_between(access, options))
                 for y in access.positions.cut(x, options.slice_changes)
             ]
-            # For an empty list Spark would make a partition of its own.
-            return _partitions(slices, options) or [SlicePartition(())]
-        finally:
-            access.close()
+        # For an empty list Spark would make a partition of its own.
+        return _partitions(slices, options) or [SlicePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition), "Spark hands out what it was given"
@@ -379,7 +378,7 @@ def read_slices(
         return
     freeze_gc()
     address = of_a_task(options.feed, tasks)
-    with query_advice(), task_access(address, options.cosmos) as access:
+    with query_advice(), kept_access(address, options.cosmos, feed=slices[0].feed) as access:
         for slice_ in slices:
             for range_id, changes in access.read(slice_):
                 yield options.envelope.batch(range_id, changes, slice_.generation)
@@ -387,8 +386,8 @@ def read_slices(
 
 @cache
 def freeze_gc() -> None:
-    """Spare what was imported from the garbage collector, once in each worker.
+    """Spare what was imported from the garbage collector, once in each process.
 
-    Spark's workers collect after every task, which else takes longer than a small task.
+    Spark's processes collect after all they do, which else takes longer than a small task.
     """
     freeze_startup_objects()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 
@@ -60,18 +60,18 @@ def test_the_tasks_of_a_batch_share_its_budget_and_are_no_more_than_can_spend_it
     opened: list[str] = []
 
     @contextmanager
-    def noting(address: str, *_: object) -> Iterator[Access]:
+    def noting(address: str, *_: object, **__: object) -> Iterator[Access]:
         opened.append(address)
         raise LookupError
 
-    monkeypatch.setattr(module, "task_access", noting)
-    monkeypatch.setattr(Options, "opened", lambda _: FakePlanner())
+    monkeypatch.setattr(module, "kept_access", lambda *_, **__: nullcontext(FakePlanner()))
     given = slices(9)
     one = BatchReader(
         Options.of({"feed": FEED, "maxRUPerSecond": budget, "slices": slices_text(given)})
     )
     tasks = one.partitions()
     assert len(tasks) == count
+    monkeypatch.setattr(module, "kept_access", noting)
     for x in tasks:
         assert isinstance(x, SlicePartition)
         with pytest.raises(LookupError):

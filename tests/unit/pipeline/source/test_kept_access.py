@@ -1,19 +1,20 @@
-"""Feeds that stay open in a worker from one task to the next."""
+"""Feeds that stay open in a process of Spark from one use to the next."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.feed import Feed
-from changefeed.pipeline.source import task_access as module
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import Feed, FeedRange
+from changefeed.pipeline.source import kept_access as module
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.feed_reader import FeedAccess
+from changefeed.pipeline.source.kept_access import close_kept, kept_access
 from changefeed.pipeline.source.reader import Access
-from changefeed.pipeline.source.task_access import close_kept, task_access
 from changefeed.runtime.secret import Secret
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
@@ -25,8 +26,10 @@ class Opened:
 
     def __init__(self) -> None:
         self.did: list[str] = []
+        self.gone = False
+        """Whether what is open is of a container that was recreated."""
 
-    def access(self, address: str, **_: CosmosAccess | None) -> Access:
+    def access(self, address: str, *_: object, **__: object) -> Access:
         if address.startswith("eventlog:"):
             self.did.append("open a log")
             return open_access(address)
@@ -34,10 +37,22 @@ class Opened:
         @asynccontextmanager
         async def feed() -> AsyncIterator[Feed]:
             self.did.append(f"open {address}")
-            yield ShiftingReader(ShiftingStore())
+            self.gone = False
+            yield Reader(self)
             self.did.append(f"close {address}")
 
         return FeedAccess(feed, position_traits())
+
+
+class Reader(ShiftingReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(ShiftingStore())
+        self._opened = opened
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        if self._opened.gone:
+            raise FeedRefused("it was deleted and recreated")
+        return await super().ranges()
 
 
 @pytest.fixture
@@ -52,16 +67,30 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
 
 
 def run(address: str) -> None:
-    with task_access(address) as access:
+    with kept_access(address) as access:
         assert [x.id for x in access.ranges()] == ["0"]
 
 
 def test_what_was_opened_by_other_credentials_is_not_lent_out(opened: Opened) -> None:
     for key in ("one", "one", "other", None):
         cosmos = None if key is None else CosmosAccess(key=Secret.of(key))
-        with task_access("a", cosmos):
+        with kept_access("a", cosmos):
             pass
     assert opened.did == ["open a", *["close a", "open a"] * 2]
+
+
+def test_what_was_recreated_since_is_opened_anew_for_tasks_and_for_planners(
+    opened: Opened,
+) -> None:
+    for feed in ("shifting", "shifting", "", "another"):
+        with kept_access("a", feed=feed):
+            pass
+    assert opened.did == ["open a", "close a", "open a"]
+    with kept_access("a") as access:
+        assert isinstance(access, FeedAccess)
+    opened.gone = True
+    run("a")
+    assert opened.did[3:] == ["close a", "open a"]
 
 
 def test_a_feed_is_opened_once_for_tasks_that_follow_each_other(opened: Opened) -> None:
@@ -73,7 +102,7 @@ def test_a_feed_is_opened_once_for_tasks_that_follow_each_other(opened: Opened) 
 def test_two_tasks_at_once_do_not_share_access_and_one_of_theirs_is_kept(
     opened: Opened,
 ) -> None:
-    with task_access("a"):
+    with kept_access("a"):
         run("a")
     assert opened.did == ["open a", "open a", "close a"]
     run("a")
@@ -84,7 +113,7 @@ def test_what_a_task_has_failed_with_or_left_is_closed(opened: Opened) -> None:
     run("a")
 
     def rows() -> Iterator[int]:
-        with task_access("a"):
+        with kept_access("a"):
             yield 1
             yield 2
 
@@ -92,7 +121,7 @@ def test_what_a_task_has_failed_with_or_left_is_closed(opened: Opened) -> None:
     next(left)
     left.close()  # type: ignore[attr-defined] # it is a generator
     assert opened.did == ["open a", "close a"]
-    with pytest.raises(OSError, match="full"), task_access("a"):
+    with pytest.raises(OSError, match="full"), kept_access("a"):
         raise OSError("full")
     assert opened.did == ["open a", "close a"] * 2
 
