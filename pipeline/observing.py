@@ -54,8 +54,9 @@ from changefeed.observers.registry import load_observer
 from changefeed.pipeline.settings import OBSERVER, ObserverSettings, PipelineSettings
 from changefeed.pipeline.source.addresses import identity_at
 from changefeed.pipeline.source.drain import DrainGate
+from changefeed.pipeline.source.kept_access import freeze_gc
 from changefeed.pipeline.source.offsets import Offset
-from changefeed.pipeline.source.spark import freeze_gc, stream
+from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.supervisor import started
 from changefeed.runtime.light_event import LightEvent
 from changefeed.runtime.logs import get_logger, set_up_logs

@@ -62,7 +62,10 @@ class ItemAccess:
         except BaseException:
             self._loop.close()
             raise
-        self.paths, self.identity = self._items.paths, self._items.identity
+        self.paths = self._items.paths
+
+    def identity(self) -> str:
+        return self._items.identity
 
     def ranges(self) -> Sequence[FeedRange]:
         return self._loop.run(retry_for(self._items.ranges, self._patience))
@@ -77,7 +80,7 @@ class ItemAccess:
 
     def results(self, question: Question) -> Iterator[Sequence[msgspec.Raw]]:
         """Yield what a query finds, each result as its JSON, some at a time."""
-        if question.identity != self.identity:
+        if question.identity != self.identity():
             raise FeedRefused(
                 "the container was deleted and recreated after the batch was planned: read it "
                 "again"

@@ -158,7 +158,7 @@ def _key(text: str, levels: int) -> Key:
 
 
 def _question(access: ItemAccess, query: Query, of: FeedRange | Key) -> Question:
-    return Question(query=query, identity=access.identity, of=of)
+    return Question(query=query, identity=access.identity(), of=of)
 
 
 def _chunks(found: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:

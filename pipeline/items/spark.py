@@ -6,13 +6,15 @@ first try gave.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.cosmos.items import Query
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import ItemColumns, of_format
@@ -20,6 +22,7 @@ from changefeed.pipeline.items.item_reader import ItemAccess
 from changefeed.pipeline.items.options import NAME, ItemOptions
 from changefeed.pipeline.items.questions import ItemQuestion, planned, results
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
+from changefeed.pipeline.source.kept_access import kept_open
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter  # from Spark 4.1 on
@@ -54,6 +57,11 @@ class QuestionPartition(InputPartition):
         super().__init__(asked)
         self.tasks = tasks
 
+    @property
+    def identity(self) -> str:
+        identity: str = self.value[0].question.identity
+        return identity
+
 
 class ItemReader(DataSourceReader):
     """Reads the items that there are."""
@@ -64,7 +72,7 @@ class ItemReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        with closing(ItemAccess(options.feed, options.cosmos)) as access:
+        with opened(options.feed, options.cosmos) as access:
             found = planned(access, options, self._columns, self._where())
         most = most_tasks(options.feed) or len(found)
         tasks = [sum(found[n::most], ()) for n in range(min(most, len(found)))]
@@ -76,7 +84,7 @@ class ItemReader(DataSourceReader):
         if not partition.value:
             return
         address = of_a_task(self._options.feed, partition.tasks)
-        with closing(ItemAccess(address, self._options.cosmos)) as access:
+        with opened(address, self._options.cosmos, partition.identity) as access:
             for asked in partition.value:
                 for items in results(access, asked):
                     yield self._columns.batch(items, access.paths)
@@ -84,6 +92,14 @@ class ItemReader(DataSourceReader):
     def _where(self) -> Query:
         """Return the condition of what is asked for, with its parameters; none, if empty."""
         return Query(text="")
+
+
+def opened(
+    address: str, cosmos: CosmosAccess | None, identity: str = ""
+) -> AbstractContextManager[ItemAccess]:
+    """Lend the items at an address, as ``kept_open`` does."""
+    opening = partial(ItemAccess, address, cosmos)
+    return kept_open(("items", address), opening, cosmos, feed=identity)
 
 
 class FilteringItemReader(ItemReader):

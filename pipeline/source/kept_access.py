@@ -1,32 +1,46 @@
-"""Access to feeds that a process of Spark keeps open from one use to the next.
+"""Access to feeds, and to items, that a process of Spark keeps open from one use to the next.
 
-To open a feed of Cosmos DB takes a client and some requests: as long as two pages of it
+To open a container of Cosmos DB takes a client and some requests: as long as two pages of it
 take. A worker of Spark runs task after task, and a planner plans batch after batch, so each
-opens a feed once. What a use has failed with is closed, and so is what it has left before its
-end; the next one opens the feed again. An event log, and what brokers or a store have, is
-quick to open, and is not kept.
+opens a container once. What a use has failed with is closed, and so is what it has left
+before its end; the next one opens it again. An event log, and what brokers or a store have,
+is quick to open, and is not kept.
 """
 
 import atexit
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, TypeAlias
+from functools import cache, partial
+from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.feed_reader import FeedAccess
+from changefeed.pipeline.source.collection_reader import CollectionAccess
 from changefeed.pipeline.source.reader import Access
+from changefeed.runtime.garbage import freeze_startup_objects
 
-_Key: TypeAlias = tuple[int, str, tuple[RangeId, ...]]
+
+class Opened(Protocol):
+    """What is known by an identity, if it still has ranges."""
+
+    def identity(self) -> str: ...
+
+    def ranges(self) -> Sequence[FeedRange]: ...
+
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=Opened)
+_Key: TypeAlias = tuple[int, Hashable]
 
 _MAX_IDLE: Final = 2
 """Feeds that stay open while nobody reads them: those of the queries that take turns."""
 
-_kept: Final[dict[_Key, tuple[FeedAccess, CosmosAccess | None]]] = {}
+_kept: Final[dict[_Key, tuple[Opened, CosmosAccess | None]]] = {}
 """By process, for a fork of one has its event loops without the threads that run them."""
 
 
@@ -38,22 +52,34 @@ def kept_access(
     only: Collection[RangeId] = (),
     feed: str = "",
 ) -> Iterator[Access]:
-    """Yield access to a feed, to this caller alone. Raise what opening it raises.
+    """Yield access to a feed, as ``kept_open`` does."""
+    opening = partial(open_access, address, only, cosmos=cosmos)
+    with kept_open((address, *only), opening, cosmos, feed=feed) as access:
+        yield access
+
+
+@contextmanager
+def kept_open(
+    name: Hashable, opening: Callable[[], T], cosmos: CosmosAccess | None, *, feed: str = ""
+) -> Iterator[T]:
+    """Yield what ``opening`` returns, to this caller alone. Raise what it raises.
 
     What was opened by other credentials is not lent out. Nor is a container that was recreated
     since: one with another identity than ``feed``, or that is not there, if none is given.
     """
-    key = os.getpid(), address, tuple(only)
-    access: Access = _taken(key, cosmos, feed) or open_access(address, only, cosmos=cosmos)
+    freeze_gc()
+    key = os.getpid(), name
+    found = cast("T | None", _taken(key, cosmos, feed))  # of one name all have one type
+    opened = opening() if found is None else found
     try:
-        yield access
+        yield opened
     except BaseException:
-        access.close()
+        opened.close()
         raise
-    if isinstance(access, FeedAccess):
-        _keep(key, access, cosmos)
+    if isinstance(opened, CollectionAccess):
+        opened.close()
     else:
-        access.close()
+        _keep(key, opened, cosmos)
 
 
 @atexit.register
@@ -63,7 +89,7 @@ def close_kept() -> None:
         _kept.pop(key)[0].close()
 
 
-def _taken(key: _Key, cosmos: CosmosAccess | None, feed: str) -> FeedAccess | None:
+def _taken(key: _Key, cosmos: CosmosAccess | None, feed: str) -> Opened | None:
     access, opened_by = _kept.pop(key, (None, None))
     if access is None or (opened_by == cosmos and _is_there(access, feed)):
         return access
@@ -71,7 +97,7 @@ def _taken(key: _Key, cosmos: CosmosAccess | None, feed: str) -> FeedAccess | No
     return None
 
 
-def _is_there(access: FeedAccess, feed: str) -> bool:
+def _is_there(access: Opened, feed: str) -> bool:
     if feed:
         return access.identity() == feed
     with suppress(FeedError, PipelineRefused):
@@ -80,7 +106,7 @@ def _is_there(access: FeedAccess, feed: str) -> bool:
     return False
 
 
-def _keep(key: _Key, access: FeedAccess, cosmos: CosmosAccess | None) -> None:
+def _keep(key: _Key, access: Opened, cosmos: CosmosAccess | None) -> None:
     mine = [x for x in _kept if x[0] == os.getpid()]
     before, _ = _kept.pop(key, (None, None))
     if before is not None:
@@ -88,3 +114,12 @@ def _keep(key: _Key, access: FeedAccess, cosmos: CosmosAccess | None) -> None:
     elif len(mine) >= _MAX_IDLE:
         _kept.pop(mine[0])[0].close()
     _kept[key] = access, cosmos
+
+
+@cache
+def freeze_gc() -> None:
+    """Spare what was imported from the garbage collector, once in each process.
+
+    Spark's processes collect after all they do, which else takes longer than a small task.
+    """
+    freeze_startup_objects()

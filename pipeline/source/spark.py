@@ -13,7 +13,6 @@ them out as it likes: the feed keeps no state for a query.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,7 +30,7 @@ from changefeed.pipeline.items.spark import ItemSource
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
-from changefeed.pipeline.source.kept_access import kept_access
+from changefeed.pipeline.source.kept_access import freeze_gc, kept_access
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import (
@@ -46,7 +45,6 @@ from changefeed.pipeline.source.planning import (
 )
 from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE
-from changefeed.runtime.garbage import freeze_startup_objects
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter  # from Spark 4.1 on
@@ -146,7 +144,6 @@ class BatchReader(DataSourceReader):
 
     @query_advice()
     def partitions(self) -> list[InputPartition]:
-        freeze_gc()
         options = self._options
         with kept_access(options.feed, options.cosmos, only=options.ranges) as access:
             slices = [
@@ -376,18 +373,8 @@ def read_slices(
     """
     if not slices:
         return
-    freeze_gc()
     address = of_a_task(options.feed, tasks)
     with query_advice(), kept_access(address, options.cosmos, feed=slices[0].feed) as access:
         for slice_ in slices:
             for range_id, changes in access.read(slice_):
                 yield options.envelope.batch(range_id, changes, slice_.generation)
-
-
-@cache
-def freeze_gc() -> None:
-    """Spare what was imported from the garbage collector, once in each process.
-
-    Spark's processes collect after all they do, which else takes longer than a small task.
-    """
-    freeze_startup_objects()

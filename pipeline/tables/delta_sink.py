@@ -39,7 +39,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from changefeed.pipeline.errors import PipelineRefused
-from changefeed.pipeline.source.spark import freeze_gc
+from changefeed.pipeline.source.kept_access import freeze_gc
 from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, arrow_schema, compact
 from changefeed.runtime.quantities import seconds
 

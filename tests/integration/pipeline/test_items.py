@@ -15,6 +15,7 @@ from changefeed.feeds.cosmos import items as cosmos_items
 from changefeed.feeds.cosmos.items import Query
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.pipeline.errors import PipelineRefused
+from changefeed.pipeline.items import spark as items_in_spark
 from changefeed.pipeline.items.item_reader import ItemAccess, Question
 from cosmos_emulator.testing import account_in_thread
 from tests.support.item_reading import found, item_reader
@@ -61,7 +62,7 @@ def test_whatever_becomes_of_ranges_while_they_are_read_each_item_is_found_once(
     names = list[str]()
     shakes = 0
     for x in planned:
-        asked = Question(query=EVERY, identity=access.identity, of=x)
+        asked = Question(query=EVERY, identity=access.identity(), of=x)
         for page in access.results(asked):
             names += [json.loads(bytes(y))["id"] for y in page]
             if random.random() < 0.4 and shakes < 6:
@@ -81,7 +82,7 @@ def test_a_throttled_container_is_asked_again_and_a_silent_one_is_given_up(
     assert len(found(feed_of(cosmos), IDS)) == 20
     cosmos.do(cosmos.world.fault(**THROTTLING))
     access = ItemAccess(cosmos.address(None), patience=0.5)
-    asked = Question(query=EVERY, identity=access.identity, of=access.ranges()[0])
+    asked = Question(query=EVERY, identity=access.identity(), of=access.ranges()[0])
     with pytest.raises(FeedUnavailable, match="throttles"):
         list(access.results(asked))
     access.close()
@@ -94,6 +95,24 @@ def test_a_container_that_was_made_anew_after_the_plan_is_refused(cosmos: Served
     cosmos.make_anew(ranges=3)
     with pytest.raises(FeedRefused, match="recreated"):
         list(reader.read(tasks[0]))
+
+
+def test_a_container_is_opened_once_for_plans_and_tasks_and_anew_where_it_was_recreated(
+    cosmos: ServedCosmos, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[str]()
+
+    def opening(address: str, *more: Any) -> ItemAccess:
+        opened.append(address)
+        return ItemAccess(address, *more)
+
+    monkeypatch.setattr(items_in_spark, "ItemAccess", opening)
+    for count in (1, 2):
+        cosmos.put(5)
+        for _ in range(2):
+            assert len(found(feed_of(cosmos), IDS)) == 5
+        assert len(opened) == count
+        cosmos.make_anew(ranges=3)
 
 
 def test_a_budget_is_shared_by_the_tasks_that_can_spend_it(cosmos: ServedCosmos) -> None:
