@@ -115,7 +115,10 @@ class AheadReader(RowReader):
             if window is None:
                 window = Window(first - 1)
             window.last = max(window.last, self.kept_from - 1)  # those before are deleted
-            if window.last < until:
+            has_ended = (
+                window.sealed_at or 0
+            ) >= self.kept_from  # of several that look at once
+            if window.last < until and not has_ended:
                 self._windows.drop(place)
                 await self._extend(window, until)
                 self._windows.add(place, window)
@@ -182,7 +185,8 @@ class AheadReader(RowReader):
             for spot in spots[bisect_right(spots, after, key=lambda x: x.last) :]:
                 if spot.first > after + 1:
                     return self._so_far(found, window.last, after, spot)
-                if after >= end or size >= max_bytes:
+                is_twice = bool(found) and spot.first <= after  # of a window that was read anew
+                if after >= end or size >= max_bytes or is_twice:
                     self._keep_place(key, after, spot.number)
                     return found
                 found.append(spot)

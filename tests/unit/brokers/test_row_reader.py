@@ -1,19 +1,33 @@
 """Rows as readers find them: seals where tables would be, and objects that were damaged."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.brokers.open_partition import OpenPartition
 from changefeed.feeds.brokers import recent_sections
+from changefeed.feeds.brokers.ahead_reader import AheadReader
 from changefeed.feeds.brokers.catalog import Row
-from changefeed.feeds.brokers.flush import FlushHeader, encode_flush, has_table
+from changefeed.feeds.brokers.flush import (
+    FlushHeader,
+    NewSection,
+    Place,
+    decode_header,
+    encode_flush,
+    has_table,
+)
 from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
+from changefeed.feeds.brokers.windows import windows_within
 from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.eventlog.block_format import lay_out
+from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.gather import gather_or_cancel
 from tests.support.brokers import batch
 
 P1 = RangeId("e1.p01.v00-ff")
@@ -91,3 +105,56 @@ async def test_what_is_kept_of_a_row_is_counted_in_bytes_and_sections(
     assert cache.headers.bytes <= 10_000
     assert not reader.is_recent(KEY, 150)
     assert reader.is_recent(KEY, 199)
+
+
+class SlowStore(MemoryStore):
+    """Lets others go on before it answers."""
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        await asyncio.sleep(0.1)
+        return await super().get(key, start, end)
+
+
+def ahead_reader_of(store: MemoryStore) -> AheadReader:
+    windows = windows_within(10**6)
+    return AheadReader(store, "c", 1, "b", ObjectCache(10**6), windows=windows, ahead=16)
+
+
+async def test_several_that_look_for_the_end_of_a_row_stop_at_its_seal() -> None:
+    """What its broker had on the way behind the seal was never acknowledged."""
+    store = SlowStore()
+    store.objects = (await stored_row(range(1, 7))).objects
+    late = decode_header(store.objects[flush_key(1, "b", 6)], "c", Place(1, "b", 6))
+    section = NewSection(
+        collection="orders",
+        partition=P1,
+        first=7,
+        count=1,
+        latest_us=9,
+        stored=9,
+        columns=lay_out([encode_record(Record(key="late"), 1)]),
+    )
+    behind = encode_flush(replace(late, number=8, sections=(), table=None), [section])
+    store.objects[flush_key(1, "b", 8)] = behind
+    reader = ahead_reader_of(store)
+    await gather_or_cancel(*(reader.tail() for _ in range(3)))
+    assert reader.known == 7
+    assert reader.sealed_at == 7
+    assert (await reader.lasts())[KEY] == 6
+
+
+async def test_what_goes_on_while_it_is_read_is_read_once() -> None:
+    """Its window has to make room meanwhile: read anew, its records lie together."""
+    store = SlowStore()
+    store.objects = (await stored_row(range(1, 5))).objects
+    reader = ahead_reader_of(store)
+    reader.known = 2
+    reading = asyncio.create_task(reader.read(KEY, 0, 10**6))
+    await asyncio.sleep(0.15)  # its table is known, and the window is on its way
+    reader.known = 4
+    async with reader._extending:
+        reader._windows.drop((1, "b", 1))
+    (block,) = await reading
+    assert (block.first, block.count) == (1, len(block.columns.kinds))
+    (block,) = await reader.read(KEY, block.last, 10**6)
+    assert (block.last, block.first + block.count - 1) == (4, 4)

@@ -63,6 +63,11 @@ def test_the_core_has_no_more_lines() -> None:
     assert sum(len(x.read_text("utf-8").splitlines()) for x in core) <= 27_855
 
 
+def test_the_log_and_its_brokers_have_no_more_lines() -> None:
+    found = files("brokers", "feeds/brokers", "feeds/eventlog")
+    assert sum(len(x.read_text("utf-8").splitlines()) for x in found) <= 14_997
+
+
 def test_there_are_no_more_protocols_and_settings() -> None:
     protocols = [x.name for x in classes(*CORE) if "Protocol" in bases(x)]
     assert len(protocols) <= 10, protocols
