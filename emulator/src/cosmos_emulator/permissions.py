@@ -162,6 +162,10 @@ def _signature(key: bytes, claims: str) -> str:
 
 
 def _definition(body: JsonObject) -> Definition:
+    """Read what a permission allows; 400 if it is none. The mode may be in any case."""
+    mode = body.get("permissionMode")
+    if isinstance(mode, str):
+        body = body | {"permissionMode": mode.capitalize()}
     try:
         return msgspec.convert(body, Definition)
     except msgspec.ValidationError as error:

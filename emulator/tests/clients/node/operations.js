@@ -97,6 +97,10 @@ async function single() {
     assert.equal((await get("a")).resource.n, 1);
     assert.equal((await get("none")).statusCode, 404);
   });
+  await of("read by a session token", async () => {
+    const sessionToken = (await items.upsert({ id: "later", pk: "p" })).headers["x-ms-session-token"];
+    assert.equal((await made.item("later", "p").read({ sessionToken })).resource.id, "later");
+  });
   await of("read an item that is unchanged", async () => {
     const { etag } = await get("a");
     const accessCondition = { type: "IfNoneMatch", condition: etag };
@@ -258,7 +262,10 @@ async function feeds() {
     return { found, token };
   };
   const count = async (from) => (await drain({ changeFeedStartFrom: from })).found.length;
-  await of("feed ranges", async () => assert.equal((await made.getFeedRanges()).length, 2));
+  await of("feed ranges", async () => {
+    assert.equal((await made.getFeedRanges()).length, 2);
+    assert.equal((await made.readPartitionKeyRanges().fetchAll()).resources.length, 2);
+  });
   await of("change feed from the beginning", async () =>
     assert.equal(await count(ChangeFeedStartFrom.Beginning()), 20));
   await of("change feed of each range", async () => {
@@ -394,7 +401,36 @@ async function scripts() {
     assert.equal((await made.scripts.userDefinedFunction("f").read()).resource.body, body);
     await made.scripts.userDefinedFunction("f").delete();
   });
-  await of("users", () => database.users.create({ id: "u" }));
+  await of("conflict feed", async () => {
+    assert.deepEqual((await made.conflicts.readAll().fetchAll()).resources, []);
+    assert.deepEqual((await made.conflicts.query("SELECT * FROM c").fetchAll()).resources, []);
+    await status(404, () => made.conflict("none", "p").read());
+    await status(404, () => made.conflict("none", "p").delete());
+  });
+  await of("users", async () => {
+    await database.users.create({ id: "u" });
+    await database.users.upsert({ id: "v" });
+    await database.user("v").replace({ id: "w" });
+    const named = (await database.users.query("SELECT VALUE c.id FROM c").fetchAll()).resources;
+    const listed = (await database.users.readAll().fetchAll()).resources.map((x) => x.id);
+    assert.deepEqual([named.sort(), listed.sort()], [["u", "w"], ["u", "w"]]);
+    await database.user("w").delete();
+    await status(404, () => database.user("w").read());
+  });
+  await of("permissions", async () => {
+    const { permissions } = database.user("u");
+    const { resource } = await made.read();
+    const allowed = { id: "p", permissionMode: "read", resource: resource._self };
+    await permissions.create(allowed);
+    await permissions.upsert({ ...allowed, permissionMode: "all" });
+    const permission = database.user("u").permission("p");
+    assert.equal((await permission.read()).resource.permissionMode.toLowerCase(), "all");
+    await permission.replace(allowed);
+    assert.equal((await permissions.readAll().fetchAll()).resources.length, 1);
+    assert.equal((await permissions.query("SELECT * FROM c").fetchAll()).resources.length, 1);
+    await permission.delete();
+    await status(404, () => permission.read());
+  });
 }
 
 async function main() {
