@@ -83,7 +83,7 @@ class Failover:
             await self._suspected.wait()
             self._suspected.clear()
             for ask in (self._tell, partial(self._container.read, **_QUICK)):
-                with suppress(Exception):  # whose requests fail says so
+                with suppress(Exception):  # the requests of callers tell what is wrong
                     async with asyncio.timeout(_LONGEST):
                         await ask()
             await asyncio.sleep(pause)
