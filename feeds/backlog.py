@@ -5,15 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import (
-    Child,
-    Feed,
-    FeedRange,
-    Page,
-    Position,
-    RangeEnded,
-    RangeId,
-)
+from changefeed.feeds.feed import Child, Feed, FeedRange, Page, Position, RangeEnded, RangeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

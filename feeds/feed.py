@@ -6,7 +6,7 @@ position: text that only the feed which made it can read. Nothing here does I/O.
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -137,11 +137,43 @@ class FeedRange:
         return self.low <= other.low < other.high <= self.high
 
 
+class LateChanges(Sequence[Change]):  # noqa: PLW1641 - a list has no hash either
+    """So many changes, made when one of them is first looked at: ``make`` cannot fail.
+
+    Pages of many ranges wait for their observers. As bytes they are small while they wait, and
+    the changes are still in the caches of the processor when their observer is done.
+    """
+
+    def __init__(self, count: int, make: Callable[[], Iterable[Change]]) -> None:
+        self._count = count
+        self._make = make
+
+    @cached_property
+    def made(self) -> Sequence[Change]:
+        made = [*self._make()]
+        del self._make
+        assert len(made) == self._count, f"{len(made)} changes are made, of {self._count}"
+        return made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Change]:
+        return iter(self.made)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self.made[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """Some changes of one range, in order, and the position after the last of them.
 
-    No changes means that the end was reached for now; the position still counts.
+    No changes means that the end was reached for now; the position still counts. A feed may
+    leave it to who looks at the changes first to make them (``LateChanges``).
     """
 
     changes: Sequence[Change]

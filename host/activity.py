@@ -40,7 +40,8 @@ class Activity:
         self.members: Sequence[Member] = ()
         self.loop_lag = 0.0
         """How late the event loop was when it was last measured, in seconds."""
-        self._done: Counter[RangeId] = Counter()
+        self.done = Counter[RangeId]()
+        """How many changes observers were done with since the last sample."""
         self._window = self.started_at
 
     def acquired(self, range_id: RangeId, position: Position) -> None:
@@ -52,9 +53,6 @@ class Activity:
             self.ranges[range_id] = replace(
                 known, position=position, checkpoint_at=self._wall()
             )
-
-    def done(self, range_id: RangeId, changes: int) -> None:
-        self._done[range_id] += changes
 
     def given_up(self, range_id: RangeId) -> None:
         self.ranges.pop(range_id, None)
@@ -69,6 +67,6 @@ class Activity:
         if 0 <= seconds < _RATE_OVER:
             return
         if seconds > 0:  # else the clock was set back
-            self.rates = {x: count / seconds for x, count in self._done.items()}
+            self.rates = {x: count / seconds for x, count in self.done.items()}
         self._window = now
-        self._done.clear()
+        self.done.clear()

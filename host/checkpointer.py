@@ -100,7 +100,11 @@ class Checkpointer:
     def returned(self, changes: Sequence[Change]) -> None:
         """Count what the observer returned from as done."""
         self._done += self.progress.done(changes)
-        if self._is_due():
+        when = self._settings.checkpoint
+        if when == "batch":
+            self.advance()
+        elif not isinstance(when, str) and self._clock() - self._due_since >= when:
+            self._due_since = self._clock()
             self.advance()
 
     def acknowledge(self, changes: Sequence[Change]) -> bool:
@@ -122,16 +126,6 @@ class Checkpointer:
         if not changes:
             self.advance()
         return left
-
-    def _is_due(self) -> bool:
-        """Return whether policy has what was reached written now."""
-        when, now = self._settings.checkpoint, self._clock()
-        if isinstance(when, str):
-            return when == "batch"
-        due = now - self._due_since >= when
-        if due:
-            self._due_since = now
-        return due
 
     # writing it
 
@@ -176,7 +170,11 @@ class Checkpointer:
         while self._written < self._said and not self._stopped:
             began = self._clock()
             await self._write()
-            await self._rest(_REST * (self._clock() - began))
+            rest = min(_REST * (self._clock() - began), _MAX_REST)
+            with suppress(TimeoutError):  # more comes together, unless a call waits for it
+                async with asyncio.timeout(rest):
+                    await self._urgent.wait()
+            self._urgent.clear()
         self._runs = False
 
     async def _write(self) -> None:
@@ -190,10 +188,3 @@ class Checkpointer:
         self._written, self._unsaid = said, unsaid
         self._progress.set()
         self._progress.clear()
-
-    async def _rest(self, seconds: float) -> None:
-        """Let more come together, unless a call waits for it to be written."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(seconds, _MAX_REST)):
-                await self._urgent.wait()
-        self._urgent.clear()

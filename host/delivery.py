@@ -83,7 +83,7 @@ class Delivery:
         self._room = self._settings.observer.max_unacknowledged
         largest = min(self._room, self._settings.feed.page_size)
         self._keys = shared.make_observer.keys_of(owned.range_id, largest)
-        checkpoints.failures = lambda: self._keys.failures
+        checkpoints.failures = self._keys.failures
         self._moved = LightEvent()
         self._pages = Reader(
             shared.feed,
@@ -284,8 +284,12 @@ class Delivery:
         if isinstance(page, RangeEnded):
             self._ended = page
         else:
-            self._unread = page.changes, page.position
-            if not page.changes:
+            began = self._clock()
+            changes = [*page.changes]  # a feed may leave it to us to make them
+            size = self._settings.feed.page_size
+            self._meter.has_read(self._clock() - began, changes=len(changes), limit=size)
+            self._unread = changes, page.position
+            if not changes:
                 self._checkpoints.read((), page.position)
                 if not self._progress.unacknowledged:
                     self._events.health.caught_up(self._owned.range_id)

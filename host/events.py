@@ -257,7 +257,7 @@ class HostEvents(FailureLog):
 
     def batch(self, range_id: RangeId, changes: int, seconds: float) -> None:
         self.health.progressed(range_id)
-        self.activity.done(range_id, changes)
+        self.activity.done[range_id] += changes
         self._metrics.count(m.CHANGES, changes, range=range_id)
         self._metrics.count(m.BATCHES, range=range_id)
         self._metrics.observer_took(seconds)

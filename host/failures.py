@@ -8,7 +8,7 @@ from typing import Any
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
-from changefeed.runtime.cancellation import UnexpectedCancellation, cancelled_on_request
+from changefeed.runtime.cancellation import UnexpectedCancellation
 from changefeed.runtime.errors import Failure
 
 _NAMED = 20
@@ -40,11 +40,12 @@ class Failures:
         That it is cancelled by something that it calls, or by a stranger, is one, too: without
         it, the host would go on as if nothing were missing.
         """
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine that runs has a task"
         try:
-            with cancelled_on_request():
-                await work
+            await work
         except asyncio.CancelledError:
-            if not self._stopping():
+            if not (task.cancelling() and self._stopping()):
                 self.record(self.unexpected_cancellation("a task of the host"))
             raise
         except Exception as error:  # noqa: BLE001 - kept, logged, and raised by run()

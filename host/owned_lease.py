@@ -22,7 +22,7 @@ A store may lose its last writes, as a Redis that is restarted does. It then sho
 an epoch before ours. This host was the last one to own it, so it claims the lease again, under
 an epoch above its own, and reads on. So it does where the lease was deleted by hand.
 
-When renewals or checkpoints fail twice in a row, it is ``failing``: what is delivered from then
+When writes of it fail twice in a row, it is ``failing``: what is delivered from then
 on may never be checkpointed, and comes again elsewhere. So delivery pauses, though the lease
 is held until its fence.
 
@@ -30,8 +30,7 @@ Limits: one epoch, one object. When the lease comes back later, it is another ob
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from math import inf
 from typing import Never
@@ -178,8 +177,7 @@ class OwnedLease:
         """Show a sign of life, and be allowed to act for another while."""
         sent = self._clock()
         self.doubted = False
-        with self._counting_failures():
-            await self._write(renewed)
+        await self._write(renewed)
         self._keep_until(sent + self._held_for)
         self._seen_at = max(self._seen_at, sent)
 
@@ -189,15 +187,13 @@ class OwnedLease:
             self._progress(checkpoint)
         told = self.deaths == self._lease.deaths  # else more is to be written than a position
         write = self._container.checkpoint if told else self._container.replace
-        with self._counting_failures():
-            await self._write(lambda lease: lease.with_checkpoint(checkpoint), write)
+        await self._write(lambda lease: lease.with_checkpoint(checkpoint), write)
 
     async def tell_deaths(self) -> None:
         """Write what is new in ``deaths``, if anything is."""
         if self.deaths != self._lease.deaths:
             self.check()
-            with self._counting_failures():
-                await self._write(lambda lease: lease)
+            await self._write(lambda lease: lease)
 
     def _progress(self, checkpoint: Checkpoint) -> None:
         if checkpoint.position != self.stored.position:
@@ -232,15 +228,6 @@ class OwnedLease:
             await self._write(end)
         self.given_up = True  # before a renewal that waits for the lock goes on
 
-    @contextmanager
-    def _counting_failures(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreUnavailable:
-            self._failures += 1
-            raise
-        self._failures = 0
-
     async def _write(
         self,
         change: Callable[[Lease], Lease],
@@ -255,18 +242,21 @@ class OwnedLease:
                 try:
                     if self._unclear is not None:
                         await self._read_again(self._unclear)
+                    carried = self._lease
+                    if self.deaths != carried.deaths:
+                        carried = replace(carried, deaths=self.deaths)
+                    wanted = change(carried).stamped(stamp=self._wall())
+                    self._check_next(wanted)
+                    self._unclear = wanted  # until the answer is here
+                    self._take_over(await write(wanted))
                 except LeaseConflict:
                     continue
-                carried = replace(self._lease, deaths=self.deaths)
-                wanted = change(carried).stamped(stamp=self._wall())
-                self._check_next(wanted)
-                self._unclear = wanted  # until the answer is here
-                try:
-                    stored = await write(wanted)
-                except LeaseConflict:
-                    continue
-                self._take_over(stored)
+                except StoreUnavailable:
+                    self._failures += 1
+                    raise
+                self._failures = 0
                 return
+            self._failures += 1
             raise StoreUnavailable(
                 f"lease {self.range_id!r} was written by others {_TRIES} times in a row"
             )

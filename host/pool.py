@@ -10,7 +10,7 @@ from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker
 from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason
-from changefeed.runtime.cancellation import UnexpectedCancellation, cancelled_on_request
+from changefeed.runtime.cancellation import UnexpectedCancellation
 
 _CANCELS = 4
 _FIRST_PATIENCE = 2.5  # enough for the last release of a lease
@@ -161,10 +161,10 @@ class WorkerPool:
         task = asyncio.current_task()
         assert task is not None, "a coroutine that runs has a task"
         try:
-            with cancelled_on_request():  # else the worker of a range could end in silence
-                await worker.run()
+            await worker.run()
         except asyncio.CancelledError:
-            if self._draining is None:
+            # By what it called, or by a stranger: else the worker could end in silence.
+            if not (task.cancelling() and self._draining):
                 what = f"the worker of range {worker.lease.range_id}"
                 self._failed(UnexpectedCancellation.of_tasks(what, self._suspect))
             raise

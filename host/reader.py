@@ -8,21 +8,14 @@ without reading names each range now and then (``Feed.news``).
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Never
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import (
-    Feed,
-    FeedRange,
-    Page,
-    Position,
-    RangeEnded,
-    RangeId,
-)
+from changefeed.feeds.feed import Feed, FeedRange, Page, Position, RangeEnded, RangeId
 from changefeed.host.load_meter import LoadMeter
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
@@ -77,12 +70,17 @@ class IdleRanges:
         """
         self._more.clear()
         positions = {x.found: x.after for x in self._waiting.values()}
-        asking = asyncio.create_task(self._found(positions))
+        news = partial(self._feed.news, positions)
+        asking = asyncio.create_task(self._retrier.call("news", news))
         more = asyncio.create_task(self._more.wait())
+        found: Collection[RangeId] = ()
         try:
             await asyncio.wait({asking, more}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait({asking}, timeout=patience)
-            found = asking.result() if asking.done() else ()
+            if asking.done():
+                found = asking.result()
+        except FeedError:
+            found = [x.id for x in positions]  # each reader finds out for itself, and says so
         finally:
             asking.cancel()
             more.cancel()
@@ -92,12 +90,6 @@ class IdleRanges:
             if waiting is not None and waiting.found in positions:
                 waiting.news.set()
         return not asking.cancelled()
-
-    async def _found(self, positions: Mapping[FeedRange, Position]) -> Collection[RangeId]:
-        try:
-            return await self._retrier.call("news", partial(self._feed.news, positions))
-        except FeedError:
-            return [x.id for x in positions]  # each reader finds out for itself, and says so
 
     async def news(self, found: FeedRange, after: Position, *, at_rest: bool) -> None:
         """Wait until it is time to read on after a position, where there was nothing.

@@ -190,7 +190,12 @@ class StoredOwnership(StoredMembers):
         written = await self._store.put(record) if record.version else None
         if written is None:
             raise await self._refusal(lease)
-        return self.decode(written)
+        # The body is what was sent; a position that was not sent is what was there.
+        checkpoint = lease.checkpoint
+        if checkpoint is None and written.position is not None:
+            checkpoint = Checkpoint.of_text(written.position)
+        version = Version(f"{lease.epoch} {written.version}")
+        return replace(lease, checkpoint=checkpoint, version=version)
 
     async def _refusal(self, lease: Lease, reason: str = "") -> LeaseConflict:
         """Say why a write of ``lease`` was refused: by what is stored by now."""

@@ -116,8 +116,9 @@ class RangeContext(Protocol):
 
 
 class CalledObserver:
-    """Calls ``observer``. ``open`` and ``process`` ask ``fence`` first, and have so many
-    ``seconds``; who calls ``close`` bounds that.
+    """Calls ``observer``. ``open`` and ``process`` ask ``check`` first, which raises where
+    nothing may be delivered any more, and have so many ``seconds``; who calls ``close`` bounds
+    that.
 
     Raise ``AttemptFailed`` for whatever the observer raises, and if a call
     was ended at the end of its time, and ``ObserverStuck`` if it could not be: the observer
@@ -128,11 +129,11 @@ class CalledObserver:
         self,
         observer: Observer,
         *,
-        fence: RangeContext | None = None,
+        check: Callable[[], None] = lambda: None,
         seconds: float | None = None,
     ) -> None:
         self._observer = observer
-        self._fence = fence
+        self._check = check
         self._seconds = seconds
 
     async def open(self, context: Context) -> str | None:
@@ -155,10 +156,6 @@ class CalledObserver:
 
     async def close(self, context: Context, reason: CloseReason) -> None:
         await _call("close", context, partial(self._observer.close, context, reason), None)
-
-    def _check(self) -> None:
-        if self._fence is not None:
-            self._fence.check()
 
 
 async def _call(name: str, context: Context, code: _Code, seconds: float | None) -> Any:

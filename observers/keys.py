@@ -105,9 +105,8 @@ class Keys:
         """Whether anything may be handed over that does not wait."""
         return bool(self._pages) or _first_holds(self._heads, self._leads)
 
-    @property
     def failures(self) -> Mapping[int, int]:
-        """What counts against changes for which keys wait, by sequence."""
+        """Return what counts against changes for which keys wait, by sequence."""
         return {why.change.sequence: why.failures for why in self.waiting.values()}
 
     @property
@@ -218,6 +217,11 @@ class Keys:
         """Return what to hand to a free observer now, if anything."""
         if not self.held:  # the usual case once a page was handed over whole
             return None
+        if self._pages and self._takes_whole:  # and the usual case before: no key is known
+            page = self._pages.popleft()
+            self.held -= len(page)
+            return Batch(page, whole=True)
+        self._take_pages_apart()
         found = self._next_due(_ASKED, observer)
         if found is None:
             found = (
@@ -225,7 +229,7 @@ class Keys:
             )
         if found is not None:
             self.held -= len(found.changes)
-            for name in () if found.whole else self._names(found.changes):
+            for name in self._names(found.changes):
                 self._keys[name].in_hand = True
         return found
 
@@ -234,13 +238,7 @@ class Keys:
         if not (self._due_was_last and self.has_ready):
             found = self._next_due(now, observer)
         self._due_was_last = found is not None
-        return found or self._next_page() or self._next_ready(observer)
-
-    def _next_page(self) -> Batch | None:
-        if self._pages and self._takes_whole:
-            return Batch(self._pages.popleft(), whole=True)
-        self._take_pages_apart()
-        return None
+        return found or self._next_ready(observer)
 
     def _next_ready(self, observer: int) -> Batch | None:
         """Several observers get a share of the keys, and one gets changes in their order."""
@@ -304,7 +302,6 @@ class Keys:
         """In an outage: try one change now and then, of any key."""
         outage = self.judge.outage
         assert outage is not None, "it is asked for in an outage"
-        self._take_pages_apart()
         free = [
             x for x, key in self._keys.items() if not key.in_hand and self._fits(x, observer)
         ]

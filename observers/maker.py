@@ -107,5 +107,5 @@ class ObserverMaker:
         )
 
     def _runner(self, context: RangeContext) -> Runner:
-        called = CalledObserver(self.make(), fence=context, seconds=self.settings.timeout)
+        called = CalledObserver(self.make(), check=context.check, seconds=self.settings.timeout)
         return Runner(called, GivenContext(context))

@@ -10,13 +10,13 @@ returns. What ends so has failed, and says so.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Self, TypeVar
 
 from changefeed.runtime.errors import Failure
 
 T = TypeVar("T")
+_BY_THE_CALL = "a call was cancelled by what it called"
 
 
 class UnexpectedCancellation(Failure):
@@ -33,28 +33,21 @@ class UnexpectedCancellation(Failure):
         )
 
 
-@contextmanager
-def cancelled_on_request() -> Iterator[None]:
-    """Let a cancellation of the task pass; raise ``UnexpectedCancellation`` for any other."""
-    before = _current().cancelling()
-    try:
-        yield
-    except asyncio.CancelledError as error:
-        if _current().cancelling() > before:
-            raise
-        raise UnexpectedCancellation("a call was cancelled by what it called") from error
-
-
 async def keep_cancellation(call: Awaitable[T]) -> T:
     """Await a call; raise ``CancelledError`` if its task was cancelled meanwhile, not else.
 
-    What it returned or raised is lost then: whether it took effect is unclear.
+    What it returned or raised is lost then: whether it took effect is unclear. Raise
+    ``UnexpectedCancellation`` if the call was cancelled by what it called.
     """
-    task = _current()
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine is awaited in a task"
     before = task.cancelling()
     try:
-        with cancelled_on_request():
-            result = await call
+        result = await call
+    except asyncio.CancelledError as error:
+        if task.cancelling() > before:
+            raise
+        raise UnexpectedCancellation(_BY_THE_CALL) from error
     except Exception as error:
         if task.cancelling() > before:
             raise asyncio.CancelledError from error
@@ -103,7 +96,7 @@ class _Begun(Generic[T]):
         except StopIteration as ended:
             self.answered, self.answer = True, ended.value
         except asyncio.CancelledError as error:  # nobody else has run meanwhile
-            raise UnexpectedCancellation("a call was cancelled by what it called") from error
+            raise UnexpectedCancellation(_BY_THE_CALL) from error
 
     def __await__(self) -> Generator[Any, Any, T]:
         try:
@@ -116,9 +109,3 @@ class _Begun(Generic[T]):
                 return answer
             return (yield from self.__await__())
         return (yield from self._steps)
-
-
-def _current() -> "asyncio.Task[object]":
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine is awaited in a task"
-    return task

@@ -10,8 +10,8 @@ others return empty.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from changefeed.feeds.brokers.access import BrokerAccess
@@ -140,14 +140,13 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         found = found or await self._read(partition, last, wait)
         if found is None:
             return Page(changes=(), position=after)
-        with _in_answer_about(partition.id):
-            changes = found.take(limit)
-        assert changes[0].sequence == last + 1, (
-            f"range {partition.id!r}: {changes[0].sequence} was read behind {last}"
+        assert found.first == last + 1, (
+            f"range {partition.id!r}: {found.first} was read behind {last}"
         )
+        changes = found.take(limit)
         if found.left:
             self._leftovers.put(partition.id, found)
-        return Page(changes=changes, position=self._position(changes[-1].sequence))
+        return Page(changes=changes, position=self._position(found.first - 1))
 
     def position_after(self, change: Change) -> Position:
         return self._position(change.sequence)
@@ -269,21 +268,15 @@ def _behind(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Uncut | No
                 f"a broker left out changes of range {range_id!r} before {block.first}"
             )
         expected += block.count
-    with _in_answer_about(range_id):
+    try:
         layout = joined(x.columns for x in blocks)
         changes = Uncut(range_id, first, expected - first, layout)
-        changes.take(last + 1 - first)
-    return changes if changes.left else None
-
-
-@contextmanager
-def _in_answer_about(range_id: RangeId) -> Iterator[None]:
-    try:
-        yield
     except BlockDamaged as error:
         raise FeedUnavailable(
             f"a broker's answer about range {range_id!r} cannot be read: {error}"
         ) from error
+    changes.take(last + 1 - first)  # what the reader has
+    return changes if changes.left else None
 
 
 @asynccontextmanager

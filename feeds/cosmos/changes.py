@@ -27,6 +27,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat, starmap
 from operator import attrgetter
 from typing import Any
@@ -37,7 +38,7 @@ from changefeed.feeds.cosmos.documents import Documents, documents_of
 from changefeed.feeds.cosmos.keys import key_text, steps_of, walked
 from changefeed.feeds.cosmos.positions import sequences
 from changefeed.feeds.errors import RangeRefused
-from changefeed.feeds.feed import Change, Operation, RangeId, unreadable_text
+from changefeed.feeds.feed import Change, LateChanges, Operation, RangeId, unreadable_text
 from changefeed.feeds.raw_pages import Rows
 from changefeed.runtime.errors import answered
 
@@ -201,7 +202,7 @@ class Changes:
             cut = self._columns(body)
             if cut is None:
                 return self._one_by_one(named, body, end)
-            changes = _changes_of(named, cut.rows)
+            changes = LateChanges(len(cut.rows), partial(_changes_of, named, cut.rows))
             return DecodedPage(changes=changes, container_rid=cut.container_rid)
 
     def cut(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> CutPage:

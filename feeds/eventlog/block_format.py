@@ -17,15 +17,16 @@ same bytes, with the loops in C: reading is the hot path of the whole project.
 
 import struct
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO, StringIO
 from itertools import islice, repeat, starmap, tee
 from typing import Final, NamedTuple
 
 from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, Encoded
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import Change, LateChanges, RangeId
 
 
 class Layout(NamedTuple):
@@ -116,8 +117,6 @@ class Uncut:
     """The changes of a block that are still bytes, to be cut from it in order.
 
     ``first`` is the sequence of the first of those ``left``, and ``size`` about their bytes.
-    Cutting a page when it is asked for keeps the changes of a reader of many ranges few: all
-    of their blocks at once would not fit into the caches of a processor.
     """
 
     def __init__(self, range_id: RangeId, first: int, count: int, block: Layout) -> None:
@@ -125,18 +124,29 @@ class Uncut:
         _check_counts(count, block)
         self.first, self.left = first, count
         self.size = len(block.bodies) + len(block.keys)
-        with _what_does_not_fit():
+        try:
             self._changes = _changes(range_id, first, count, block)
+        except ValueError as error:
+            raise BlockDamaged(str(error)) from error
+        self._taken, self._cut = 0, 0
+        self._late = deque[LateChanges]()
+        """What is taken and not cut, the first of which is the next."""
 
-    def take(self, most: int) -> list[Change]:
-        """Cut the next changes. Raise ``BlockDamaged``."""
-        with _what_does_not_fit():
-            changes = [*islice(self._changes, most)]
-        count = len(changes)
-        assert count == min(most, self.left), f"{count} changes are cut, of {self.left}"
+    def take(self, most: int) -> Sequence[Change]:
+        """Take the next changes. They are cut when one of them is looked at, or a later one."""
+        count = min(most, self.left)
         self.size -= self.size * count // max(1, self.left)
         self.first, self.left = self.first + count, self.left - count
-        return changes
+        self._late.append(LateChanges(count, partial(self._cut_in_order, self._taken, count)))
+        self._taken += 1
+        return self._late[-1]
+
+    def _cut_in_order(self, number: int, count: int) -> Iterator[Change]:
+        while self._cut < number:
+            _ = self._late[0].made
+        self._late.popleft()
+        self._cut += 1
+        return islice(self._changes, count)
 
 
 def _check_counts(count: int, block: Layout) -> None:
@@ -158,15 +168,8 @@ def _check_counts(count: int, block: Layout) -> None:
         raise BlockDamaged(f"of {count} records there are columns of other sizes: {odd}")
 
 
-@contextmanager
-def _what_does_not_fit() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise BlockDamaged(str(error)) from error
-
-
 def _changes(range_id: RangeId, first: int, count: int, block: Layout) -> Iterator[Change]:
+    """Make changes one after the other; all that can be wrong with them is found at once."""
     keys, ids = tee(_cut_text(block.key_sizes, block.keys))
     if block.id_sizes:
         given = _cut_text(block.id_sizes, block.ids)
@@ -206,7 +209,7 @@ def _times(times: bytes) -> Sequence[int]:
 
 def _cut_text(sizes: bytes, data: bytes) -> Iterator[str]:
     if not data.isascii():
-        return map(bytes.decode, _cut(sizes, data))
+        return iter([x.decode() for x in _cut(sizes, data)])
     return map(StringIO(data.decode()).read, _sizes(sizes, len(data)))  # a quarter quicker
 
 

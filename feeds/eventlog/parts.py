@@ -205,7 +205,7 @@ class PartReader(Generic[P]):
             found = self._pages.find(partition.id, last + 1)
             if found is None:
                 after = position(self._identity, last)
-                changes = (await self._read_whole(partition, after, _PAGE)).changes
+                changes = [*(await self._read_whole(partition, after, _PAGE)).changes]
                 if not changes:
                     return None
                 self.decoded += len(changes)

@@ -16,6 +16,7 @@ from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.observers.call import CalledObserver
+from changefeed.observers.observer import Observer
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.transactional import observer as transactional
 from changefeed.transactional.observer import TransactionalObserver
@@ -61,7 +62,12 @@ def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
 
 @mutant(rule=5, kills="unit/host/test_worker.py")
 def an_observer_is_called_under_a_lease_that_is_over(m: Patch) -> None:
-    m.patch(CalledObserver, "_check", lambda _: None)
+    old = CalledObserver.__init__
+
+    def unfenced(self: CalledObserver, observer: Observer, **more: Any) -> None:
+        old(self, observer, seconds=more.get("seconds"))
+
+    m.patch(CalledObserver, "__init__", unfenced)
 
 
 @mutant(rule=5, kills=f"{_CONTAINERS}::test_nor_can_one_that_has_read_the_new_version")

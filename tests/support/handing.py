@@ -140,7 +140,7 @@ class Handing:
         self._progress.done(changes)
 
     def checkpoint_with(self, changes: Sequence[Change]) -> str:
-        return self._progress.once_done(changes, self.keys.failures).text
+        return self._progress.once_done(changes, self.keys.failures()).text
 
     @asynccontextmanager
     async def in_call(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:

@@ -175,7 +175,7 @@ class Owner:
             self._finish(self.in_hand.pop(self.world.rng.choice(list(self.in_hand))))
 
     def checkpoint(self) -> Checkpoint:
-        found = self.progress.checkpoint(self.keys.failures)
+        found = self.progress.checkpoint(self.keys.failures())
         assert Checkpoint.of_text(found.text) == found
         return found
 

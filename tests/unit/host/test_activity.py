@@ -16,8 +16,8 @@ class Clock:
 def test_rates_are_made_of_ten_seconds() -> None:
     clock = Clock()
     activity = Activity(clock)
-    activity.done(R, 30)
-    activity.done(S, 10)
+    activity.done[R] += 30
+    activity.done[S] += 10
     clock.now += 9
     activity.sample()
     assert activity.rates == {}

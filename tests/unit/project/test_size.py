@@ -142,7 +142,7 @@ async def test_a_change_passes_no_more_files_on_its_way_to_a_checkpoint() -> Non
                 feed.append("k", range_id=RangeId("r0"))
                 await stored.wait()
     assert len(walk.files) <= 34, sorted(walk.files)
-    assert len(walk.functions) <= 146, sorted(walk.functions)
+    assert len(walk.functions) <= 131, sorted(walk.functions)
 
 
 async def test_a_listing_passes_no_more_files_on_its_way_to_a_worker_that_reads() -> None:
@@ -175,4 +175,4 @@ async def test_a_listing_passes_no_more_files_on_its_way_to_a_worker_that_reads(
             await has_read.wait()
             begins.clear()
     assert len(walk.files) <= 50, sorted(walk.files)
-    assert len(walk.functions) <= 252, sorted(walk.functions)
+    assert len(walk.functions) <= 249, sorted(walk.functions)

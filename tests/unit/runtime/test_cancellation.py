@@ -12,7 +12,6 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.runtime.cancellation import (
     UnexpectedCancellation,
-    cancelled_on_request,
     in_time,
     keep_cancellation,
 )
@@ -160,13 +159,3 @@ async def test_what_a_client_gives_up_by_itself_was_not_answered() -> None:
         await bounded(_GivenUpStore()).list(())
     with pytest.raises(FeedUnavailable, match="gave ranges up by itself"):
         await bounded_feed(_GivenUpFeed(), timeout=60).ranges()
-
-
-async def test_a_block_is_cancelled_on_request_and_fails_otherwise() -> None:
-    async def work(call: Awaitable[Any]) -> None:
-        with cancelled_on_request():
-            await call
-
-    with pytest.raises(UnexpectedCancellation):
-        await work(gives_up())
-    await _cancelled(asyncio.create_task(work(asyncio.sleep(3600))))

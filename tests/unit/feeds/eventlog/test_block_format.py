@@ -3,6 +3,9 @@
 The vectors were computed once and written down. Do not adjust them: make a new format.
 """
 
+from collections.abc import Sequence
+from itertools import permutations
+
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
@@ -105,16 +108,22 @@ def test_records_are_laid_out_as_they_always_were() -> None:
 
 
 def test_blocks_written_once_are_read_for_good() -> None:
-    assert Uncut(RANGE, 41, 3, LAID_OUT).take(3) == CHANGES
+    assert [*Uncut(RANGE, 41, 3, LAID_OUT).take(3)] == CHANGES
 
 
-def test_a_block_is_cut_in_pieces_of_any_size() -> None:
+@pytest.mark.parametrize("looked_at", [*permutations(range(4))])
+def test_pieces_of_a_block_have_their_changes_in_whatever_order_they_are_looked_at(
+    looked_at: Sequence[int],
+) -> None:
     uncut = Uncut(RANGE, 41, 3, LAID_OUT)
-    assert uncut.take(0) == []
-    assert uncut.take(1) == CHANGES[:1]
+    pieces = [uncut.take(1), uncut.take(0)]
     assert (uncut.first, uncut.left) == (42, 2)
-    assert uncut.take(9) == CHANGES[1:]
-    assert (uncut.first, uncut.left, uncut.size, uncut.take(1)) == (44, 0, 0, [])
+    pieces += [uncut.take(9), uncut.take(1)]
+    assert (uncut.first, uncut.left, uncut.size) == (44, 0, 0)
+    found = {n: [*pieces[n]] for n in looked_at}
+    assert [found[n] for n in range(4)] == [CHANGES[:1], [], CHANGES[1:], []]
+    assert [*map(len, pieces)] == [1, 0, 2, 0]
+    assert (pieces[2][-1], [*pieces[2][:1]]) == (CHANGES[2], CHANGES[1:2])
 
 
 def test_a_block_grows_by_appending_to_its_columns() -> None:
