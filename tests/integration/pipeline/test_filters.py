@@ -117,7 +117,7 @@ def test_a_part_of_a_transaction_is_kept_exactly(cosmos: ServedCosmos) -> None:
             read, left, planned = pushed(feed, within)
             assert read == [x for x in rows if first <= x["sequence"] <= last]
             assert not left
-            assert planned <= 1 + max(0, (last >> 16) - (first >> 16))
+            assert planned <= 3 * (1 + max(0, (last >> 16) - (first >> 16)))
     all_versions = cosmos.address("all-versions") + "&max_ru=1000000"
     since = GreaterThan(TIME, datetime.fromtimestamp(1, UTC))
     one = FilteringReader(Options.of({"feed": all_versions, "startingAt": "now"}))
