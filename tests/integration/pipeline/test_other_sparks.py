@@ -1,4 +1,4 @@
-"""The source where Spark is another: 4.0 and 4.1, which have no limits for streams in Python,
+"""The sources where Spark is another: 4.0 and 4.1, which have no limits for streams in Python,
 and a server of Spark Connect, of which this side has ``pyspark-client`` alone.
 
 ``.ci/nightly`` gets them: pip install --no-deps --target .venv/spark-4.0 'pyspark==4.0.*'
@@ -25,13 +25,14 @@ READ = {
     "second": [160, 160],
     "nothing new": [160, 160],
     "read": 160,
+    "items": [60, 10, 2, 7],
 }
 
 
 def read_with(spark: Path, *arguments: str | Path) -> tuple[str, dict[str, object]]:
     """Read a log with this Spark; return its version, and what was read."""
     if not spark.exists():
-        pytest.skip("Spark is not installed: .ci/nightly")
+        pytest.skip(f"{spark.name} is not there: see .ci/nightly")
     done = ended(
         *(sys.executable, "-m", "tests.support.source_program", *arguments),
         cwd=ROOT,
