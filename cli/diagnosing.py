@@ -16,7 +16,6 @@ from changefeed.feeds.errors import FeedError
 from changefeed.fleet.coverage import check_coverage
 from changefeed.fleet.doctor import diagnose
 from changefeed.fleet.peers import NoAnswer, Peers
-from changefeed.fleet.phrases import counted
 from changefeed.fleet.status import FleetStatus, HostSeen
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
@@ -25,6 +24,7 @@ from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, 
 from changefeed.runtime.errors import StoreError, StoreMissing, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.gather import gather_or_cancel
+from changefeed.runtime.quantities import counted
 from changefeed.stores.addresses import STORES
 
 _EVERY = 1.0

@@ -6,12 +6,12 @@ from changefeed.cli.existing import existing_leases
 from changefeed.cli.io.files import write_out
 from changefeed.cli.io.report import say
 from changefeed.feeds.addresses import open_feed
-from changefeed.fleet.phrases import counted
 from changefeed.fleet.restore import read_all
 from changefeed.host.settings import Settings
 from changefeed.leases.errors import checkpoint_is_lost
 from changefeed.leases.position_file import read_document, written
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.quantities import counted
 
 
 async def export(settings: Settings, file: str) -> None:

@@ -22,7 +22,7 @@ from changefeed.feeds.backlog import changes_between, measure_backlog
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.liveness import living_hosts
-from changefeed.fleet.phrases import counted, repeats
+from changefeed.fleet.phrases import repeats
 from changefeed.fleet.restore import Change, Step, carry_out, read_all, steps_to
 from changefeed.fleet.wanted_positions import refuse_wrong_positions
 from changefeed.host.settings import Settings
@@ -33,6 +33,7 @@ from changefeed.leases.fleet_record import adopt_feed
 from changefeed.leases.lease import Lease
 from changefeed.leases.position_file import Positions, read_document, written
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.quantities import counted
 
 _COSMOS = ("cosmos", "cosmos+http")
 _CHECKPOINT = "checkpoint"
@@ -174,7 +175,7 @@ async def _meaning(feed: Feed, step: Step) -> str:
         return str(step.change.value)
     if step.stored is None or step.stored.position is None:
         behind = await measure_backlog(feed, wanted.range, wanted.position)
-        return f"created, {behind.changes:,} changes behind"
+        return f"created, {counted(behind.changes, 'change')} behind"
     return repeats(
         await changes_between(feed, wanted.range, wanted.position, step.stored.position)
     )

@@ -37,6 +37,7 @@ from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.producing import log_directory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
+from changefeed.runtime.quantities import counted
 from changefeed.runtime.signals import on_stop_signals, stop_signals
 
 _BATCH = 1000
@@ -246,15 +247,15 @@ def _progress(tally: Tally, source: int) -> Iterator[Callable[[], None]]:
 
         def show() -> None:
             rate = tally.appended / max(time.monotonic() - began, 0.001)
-            text = f"{tally.appended:,} changes, {rate:,.0f} a second"
+            text = f"{counted(tally.appended, 'change')}, {rate:,.0f} a second"
             bar.update(task, completed=tally.size, description=text)
 
         yield show
 
 
 def _report(tally: Tally, home: str, reason: str, seconds: float) -> None:
-    skipped = f", {tally.skipped:,} bad lines left out" if tally.skipped else ""
-    done = f"{tally.appended:,} changes appended to {home}{skipped}"
+    skipped = f", {counted(tally.skipped, 'bad line')} left out" if tally.skipped else ""
+    done = f"{counted(tally.appended, 'change')} appended to {home}{skipped}"
     if not reason:
         say(f"{done}, in {seconds:.1f} s")
         return

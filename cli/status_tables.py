@@ -16,7 +16,6 @@ from changefeed.cli.commands.status import Sort
 from changefeed.cli.existing import existing_fleet
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole, refreshed
-from changefeed.fleet.phrases import counted
 from changefeed.fleet.status import (
     BAD,
     FleetDocument,
@@ -27,6 +26,7 @@ from changefeed.fleet.status import (
 )
 from changefeed.host.settings import Settings
 from changefeed.runtime.errors import StoreUnavailable, UserError
+from changefeed.runtime.quantities import counted
 
 _EVERY = 1.0
 _MILD = ("paused", "unowned")

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import ceil
 
-from changefeed.fleet.phrases import counted
 from changefeed.fleet.status import BAD, FleetStatus, HostSeen, RangeSeen
 from changefeed.fleet.versions import older_versions
 from changefeed.runtime.diagnostics import Diagnostic, problem, warning
+from changefeed.runtime.quantities import counted
 
 _SMALL_DIFFERENCE = 2.0
 _MILD = ("paused", "unowned")

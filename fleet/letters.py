@@ -10,7 +10,7 @@ import msgspec
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import Change
-from changefeed.fleet.phrases import Outcome, counted
+from changefeed.fleet.phrases import Outcome
 from changefeed.observers.dead_letters import (
     DeadLetter,
     DeadLetters,
@@ -22,6 +22,7 @@ from changefeed.observers.dead_letters import (
 from changefeed.observers.error_text import describe
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.quantities import counted
 
 REPLAY_MEANS = (
     "The observer has handled later changes of the same keys long ago, so it must recognize an "

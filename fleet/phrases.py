@@ -9,11 +9,6 @@ from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
 
 
-def counted(number: int, noun: str) -> str:
-    """Return ``1 lease``, ``2 leases``; ``noun`` is one of which the plural ends in s."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def repeats(again: int | None) -> str:
     """Say what a new position means: ``again`` changes come again, or so many below 0 never."""
     if again is None:

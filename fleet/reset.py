@@ -25,7 +25,7 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.starts import start_in
 from changefeed.fleet.liveness import first_signs
-from changefeed.fleet.phrases import Outcome, counted, repeats
+from changefeed.fleet.phrases import Outcome, repeats
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
@@ -33,6 +33,7 @@ from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease
 from changefeed.leases.updating import vacate_now
 from changefeed.runtime.errors import StoreError, UserError
+from changefeed.runtime.quantities import counted
 
 RESET_FORMS = (
     "--to is beginning, now, snapshot, a time with its zone (2026-01-31T12:00Z, "

@@ -44,3 +44,8 @@ def _amount(text: str, units: Mapping[str, float]) -> float | None:
     amount = float(found[1]) * units[found[2]]
     assert math.isfinite(amount), "fifteen digits are finite"
     return amount
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 lease``, ``2 leases``; ``noun`` is one of which the plural ends in s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

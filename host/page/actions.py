@@ -25,7 +25,7 @@ from changefeed.feeds.feed import Feed
 from changefeed.fleet import claims
 from changefeed.fleet import letters as of_letters
 from changefeed.fleet import reset as resetting
-from changefeed.fleet.phrases import Outcome, counted, named_leases
+from changefeed.fleet.phrases import Outcome, named_leases
 from changefeed.fleet.reset import Move
 from changefeed.host.page.access import Access, Refused, origin
 from changefeed.host.page.answer import json_answer
@@ -35,6 +35,7 @@ from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterHea
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.quantities import counted
 from changefeed.runtime.web_server import take_time
 
 _log = get_logger()
