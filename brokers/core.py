@@ -39,7 +39,7 @@ from changefeed.feeds.brokers.protocol import (
 )
 from changefeed.feeds.brokers.ranges import KnownRanges, Partition
 from changefeed.feeds.brokers.retention import Retention
-from changefeed.feeds.brokers.row_readers import row_readers
+from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
@@ -113,7 +113,7 @@ class BrokerCore:
         """The loops that fail, by what they do, and what was said when they did last."""
         self._clock = clock
         self._store = store
-        self.readers = row_readers(store, cluster.identity, settings.cache_bytes)
+        self.readers = RowReaders(store, cluster.identity, settings.cache_bytes, whole=True)
         self.writer = EraWriter(
             store,
             sign.name,
@@ -335,7 +335,7 @@ class BrokerCore:
             durable=0 if row is None else row.durable,
             producers=0 if row is None else row.producers,
             buffered=0 if row is None else row.buffered,
-            cached=cache.bytes,
+            cached=cache.bytes + cache.windows.bytes,
             cache_hits=cache.hits,
             cache_misses=cache.misses,
             compacted_objects=done.objects,

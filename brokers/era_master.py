@@ -18,7 +18,6 @@ from changefeed.feeds.brokers.catalog import Catalog, Era
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import FlushHeader, encode_flush
-from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.transitions import (
@@ -37,7 +36,7 @@ class EraMaster:
     def __init__(
         self,
         catalogs: CatalogStore,
-        readers: RowReaders[RowReader],
+        readers: RowReaders,
         members: Members,
         store: ObjectStore,
         settings: CoreSettings,

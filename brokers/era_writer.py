@@ -15,7 +15,6 @@ from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.feeds.brokers.catalog import Catalog, Era
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.ranges import ranges_of
-from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 
@@ -32,7 +31,7 @@ class EraWriter:
         incarnation: str,
         settings: CoreSettings,
         *,
-        readers: RowReaders[RowReader],
+        readers: RowReaders,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self.changed = Pulse()

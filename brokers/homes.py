@@ -16,7 +16,6 @@ from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.extents import extent_of
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.ranges import Partition, Ranges, ranges_of
-from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
 
@@ -52,7 +51,7 @@ class HomeWarmer:
         self,
         name: str,
         catalogs: CatalogStore,
-        readers: RowReaders[RowReader],
+        readers: RowReaders,
         partitions: PartitionReader,
         settings: CoreSettings,
     ) -> None:

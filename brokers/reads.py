@@ -27,7 +27,7 @@ class Reads:
     def __init__(
         self,
         ranges: KnownRanges,
-        readers: RowReaders[RowReader],
+        readers: RowReaders,
         partitions: PartitionReader,
         writer: EraWriter,
         settings: CoreSettings,

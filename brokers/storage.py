@@ -37,7 +37,7 @@ _Rows = Mapping[tuple[int, str], _RowEnd]
 
 
 async def storage_of(
-    catalog: Catalog, name: str, readers: RowReaders[RowReader], store: ObjectStore
+    catalog: Catalog, name: str, readers: RowReaders, store: ObjectStore
 ) -> Storage:
     """Raise ``StoreUnavailable``, and ``RowDamaged`` for a row whose end cannot be read."""
     collection = catalog.collection(name)
@@ -65,7 +65,7 @@ async def storage_of(
     )
 
 
-async def _rows(catalog: Catalog, readers: RowReaders[RowReader]) -> _Rows:
+async def _rows(catalog: Catalog, readers: RowReaders) -> _Rows:
     """Return how far the rows of all eras have come."""
     found = {}
     for era in catalog.eras:
@@ -77,9 +77,7 @@ async def _rows(catalog: Catalog, readers: RowReaders[RowReader]) -> _Rows:
     return found
 
 
-async def _flushes(
-    catalog: Catalog, rows: _Rows, readers: RowReaders[RowReader]
-) -> tuple[int, int]:
+async def _flushes(catalog: Catalog, rows: _Rows, readers: RowReaders) -> tuple[int, int]:
     """Return how many flushes of all collections are kept, and the bytes of their records."""
     number = size = 0
     for era in catalog.eras:

@@ -26,7 +26,7 @@ from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.protocol import BrokerInfo
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.row_readers import ahead_readers
+from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
@@ -156,7 +156,7 @@ class LogInspector:
     async def look(self) -> LogStatus:
         store, catalogs = await open_directory(self._home)
         catalog = catalogs.newest
-        readers = ahead_readers(store, catalog.identity, _CACHE_BYTES, _AHEAD)
+        readers = RowReaders(store, catalog.identity, _CACHE_BYTES, ahead=_AHEAD)
         try:
             with answers_of_feeds():
                 storage = await storage_of(catalog, COLLECTION, readers, store)

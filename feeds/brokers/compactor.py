@@ -65,7 +65,7 @@ class Compactor:
         name: str,
         incarnation: str,
         catalogs: CatalogStore,
-        readers: RowReaders[RowReader],
+        readers: RowReaders,
         store: ObjectStore,
         *,
         settings: CoreSettings,

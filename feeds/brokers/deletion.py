@@ -27,7 +27,7 @@ class Deletion:
     def __init__(
         self,
         catalogs: CatalogStore,
-        readers: RowReaders[RowReader],
+        readers: RowReaders,
         store: ObjectStore,
         grace: float,
         clock: Callable[[], float],

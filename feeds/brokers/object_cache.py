@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from changefeed.feeds.brokers.flush import Ends, FlushHeader
+from changefeed.feeds.brokers.windows import Window
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -92,10 +93,14 @@ class KeptHeader(NamedTuple):
 
 
 class ObjectCache(Cache[str, bytes]):
-    """Objects by their keys; ``headers``, and ``ends`` of rows, have room of their own."""
+    """Large objects by their keys, and ``windows`` of others by era, broker and first number.
+
+    ``headers``, and ``ends`` of rows, have room of their own.
+    """
 
     def __init__(self, most_bytes: int, header_bytes: int = HEADER_BYTES) -> None:
-        super().__init__(most_bytes, len)
+        super().__init__(most_bytes // 2, len)
+        self.windows = Cache[tuple[int, str, int], Window](most_bytes // 2, lambda x: x.size)
         self.headers = Cache[str, KeptHeader](header_bytes, _header_bytes)
         self.ends = Cache[str, Ends](_ENDS_BYTES, _bytes_of_ends)
 

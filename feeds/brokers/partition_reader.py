@@ -13,7 +13,7 @@ from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.block_format import BlockDamaged, behind
+from changefeed.feeds.eventlog.block_format import BlockDamaged
 
 
 class PartitionReader:
@@ -28,8 +28,6 @@ class PartitionReader:
         """Return records after a sequence, about so many bytes of them."""
         key = (name, partition.id)
         try:
-            if row.is_recent(key, after):
-                return await row.read(key, after, max_bytes)
             await row.compacted.look_behind(row.kept_from)
             blocks = await self._compacted(row, key, after, max_bytes)
             if not blocks:
@@ -89,11 +87,7 @@ class PartitionReader:
             before = await self._segments.sequence_before(held, time_us, start)
             if before is not None:
                 return before
-        found = await row.first_since(key, time_us, start)
-        if found is None:
-            return None
-        section, times = found
-        return section.first - 1 + behind(times, time_us)
+        return await row.sequence_before(key, time_us, start)
 
 
 async def _check_end(row: RowReader, key: Key, after: int) -> None:

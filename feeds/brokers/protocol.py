@@ -120,6 +120,16 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     def bytes(self) -> int:
         return sum(map(len, self.columns))
 
+    def sequence_before(self, time_us: int, after: int) -> int | None:
+        """Return the last sequence before the first record committed at or after a time.
+
+        ``None`` if there is no such record in it after a sequence.
+        """
+        for sequence, found in enumerate(memoryview(self.columns.times).cast("q"), self.first):
+            if found >= time_us and sequence > after:
+                return sequence - 1
+        return None
+
 
 class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
     """What follows after a sequence of a partition.

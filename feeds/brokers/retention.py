@@ -68,7 +68,7 @@ class Retention:
     def __init__(
         self,
         catalogs: CatalogStore,
-        readers: RowReaders[RowReader],
+        readers: RowReaders,
         store: ObjectStore,
         settings: CoreSettings,
         *,

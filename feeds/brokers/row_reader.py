@@ -1,64 +1,58 @@
-"""Reading a row ``wal/<era>/<broker>/<n>``, by brokers and by engines.
+"""Reading a row ``wal/<era>/<broker>/<n>``, by brokers, by hosts and by engines.
 
 A row is what can be read from 1 on without a gap, up to its first seal. What lies behind a
 gap or a seal was never acknowledged. What can be read is there for good: a seal
 takes the first number that is free.
 
-Where a sequence lies is known for the newest objects, from their headers; for older ones it
-is found by halving among the tables, and by reading on from there.
+Many objects are looked at in one step, as a *window*: all partitions of the row are read
+through the same. Where a sequence lies is found by halving among the tables, and by going over
+windows from there. A read goes over some windows and no further, so that partitions that are
+read in turns find them in memory.
 """
 
+import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 from changefeed.feeds.brokers.catalog import Row
-from changefeed.feeds.brokers.compacted_row import HEAD_BYTES, CompactedRow, KnownRun
+from changefeed.feeds.brokers.compacted_row import CompactedRow, KnownRun
 from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
 from changefeed.feeds.brokers.flush import (
     MAX_IN_FLIGHT,
     TABLE_EVERY,
     Ends,
-    FlushDamaged,
     FlushHeader,
     Gathered,
     Key,
-    Place,
     ProducerKey,
     Reached,
-    Section,
-    cut_columns,
-    decode_header,
     ends_after,
-    gathered,
-    header_bytes,
     producers_after,
     producers_by_key,
-    section_columns,
     table_before,
 )
-from changefeed.feeds.brokers.names import flush_key
-from changefeed.feeds.brokers.object_cache import KeptHeader, ObjectCache
+from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.protocol import Block
-from changefeed.feeds.brokers.recent_sections import RecentSections
+from changefeed.feeds.brokers.row_objects import RowObjects
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.eventlog.block_format import Layout
-from changefeed.runtime.gather import gather_or_cancel
+from changefeed.feeds.brokers.windows import Spot, Window
+from changefeed.feeds.eventlog.block_format import joined
 
-_RECENT = 4096
-_READ_AHEAD = 4
+_LEAST_LEAP: Final = 16
+_WINDOWS: Final = 16
+"""A read that has found something goes over so many windows."""
+_PLACES: Final = 8192
+_ALL: Final = 2**63
 
 
-class RowReader:
+class RowReader(RowObjects):
     """One row. ``known``: objects up to there can be read; ``sealed_at``: its end, if known.
 
-    Those below ``kept_from`` are deleted; what ``compacted`` knows of is in runs.
-
-    It is for brokers, which go on with the newest objects and so learn where their records
-    lie. ``AheadReader`` is for those who read long stretches.
+    Those below ``kept_from`` are deleted; what ``compacted`` knows of is in runs. ``ahead`` and
+    ``whole``: see ``RowObjects``.
     """
-
-    _least_leap = _RECENT
-    """From where on the newest objects are looked at one by one."""
 
     def __init__(
         self,
@@ -67,30 +61,27 @@ class RowReader:
         era: int,
         broker: str,
         cache: ObjectCache,
+        *,
+        ahead: int = TABLE_EVERY,
+        whole: bool = False,
     ) -> None:
-        self.era = era
-        self.broker = broker
+        super().__init__(store, cluster, era, broker, cache, ahead=ahead, whole=whole)
         self.known = 0
         self.sealed_at: int | None = None
         self.kept_from = 1
         self.compacted = CompactedRow(store, cluster, era, broker)
-        self._store = store
-        self._cluster = cluster
-        self._cache = cache
-        self._recent = RecentSections()
         self._leapt = False
+        self._damaged = 0
+        self._looking = asyncio.Lock()
+        self._lasts: dict[Key, int] = {}
+        self._lasts_at = 0
+        self._places: OrderedDict[tuple[Key, int], int] = OrderedDict()
 
     # what the row has
 
-    def key(self, number: int) -> str:
-        return flush_key(self.era, self.broker, number)
-
     def add(self, number: int, data: bytes) -> None:
         """Take in the next object, as its writer knows it."""
-        self._cache.add(self.key(number), data)
-        header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
-        self._cache.headers.add(self.key(number), KeptHeader(header, header_bytes(data)))
-        self._learn(header)
+        self._learn(self.take_in(number, data))
 
     def learn(self, row: Row) -> None:
         """Learn from the catalog where the row ends, and where what is kept begins."""
@@ -106,17 +97,27 @@ class RowReader:
     async def tail(self, hint: int = 0) -> int:
         """Look for more objects; return ``known``.
 
-        ``hint`` is a number that is known to have been acknowledged.
+        ``hint`` is a number that is known to have been acknowledged. Raise ``RowDamaged`` where
+        the next object is not what was written; up to there all is known then.
         """
         if self.sealed_at is not None:
             return self.known
         self._skip_to(hint)
-        await self._leap_once()
+        if not self._leapt:
+            self._leapt = True
+            self._skip_to(await self._leap())
         while self.sealed_at is None:
+            self._damaged = self.known + 1
             header = await self.header(self.known + 1)
+            self._damaged = 0
             if header is None:
                 break
-            self._learn(header)
+            window = await self._window(self.known + 1, newest=True)
+            if window.sound > self.known:
+                self.known = window.sound
+                self.sealed_at = window.sealed_at if window.sealed_at == window.sound else None
+            else:  # it lies behind one that is damaged
+                self._learn(header)
         return self.known
 
     async def reach(self, hint: int = 0) -> int:
@@ -129,40 +130,26 @@ class RowReader:
                 return await self.tail(hint)
             except RowDamaged:
                 damaged = self.known + 1
-                if not await self._is_there(damaged + MAX_IN_FLIGHT):
+                if not await self.is_there(damaged + MAX_IN_FLIGHT):
                     raise
                 self._skip_to(damaged)
-
-    async def _leap_once(self) -> None:
-        if not self._leapt:
-            self._leapt = True
-            self._skip_to(await self._leap())
 
     async def _leap(self) -> int:
         """Return a number up to which all are there, found in steps that double.
 
         An object that exists was sent when all but a few before it were acknowledged.
         """
-        sure, step, growing = self.known, _RECENT, True
-        while step >= self._least_leap:
-            if await self._is_there(sure + step + MAX_IN_FLIGHT):
+        sure, step, growing = self.known, _LEAST_LEAP, True
+        while step >= _LEAST_LEAP:
+            if await self.is_there(sure + step + MAX_IN_FLIGHT):
                 sure += step
                 step = 2 * step if growing else step // 2
             else:
                 step, growing = step // 2, False
         return sure
 
-    async def _is_there(self, number: int) -> bool:
-        """Whether there is an object, damaged or not."""
-        try:
-            return await self.header(number) is not None
-        except RowDamaged:
-            return True
-
     def _skip_to(self, number: int) -> None:
-        if number > self.known:
-            self.known = number
-            self._recent.begin(number + 1)
+        self.known = max(self.known, number)
 
     def _learn(self, header: FlushHeader) -> None:
         if header.number != self.known + 1:
@@ -170,46 +157,9 @@ class RowReader:
         self.known = header.number
         if header.seal:
             self.sealed_at = header.number
-        self._recent.add(header, _RECENT)
 
-    async def header(self, number: int) -> FlushHeader | None:
-        """Return what an object holds; ``None`` if there is none. Raise ``RowDamaged``."""
-        found = await self._header(number)
-        return None if found is None else found.header
-
-    async def _header(self, number: int) -> KeptHeader | None:
-        key = self.key(number)
-        found = self._cache.headers.use(key)
-        if found is not None:
-            return found
-        data = self._cache.peek(key)
-        if data is None:
-            data = await self._store.get(key, 0, HEAD_BYTES)
-        return None if data is None else await self._read_header(number, data)
-
-    async def _read_header(self, number: int, data: bytes) -> KeptHeader:
-        """Read the header of an object from its beginning."""
-        key = self.key(number)
-        try:
-            if header_bytes(data) > len(data):
-                data = await self._store.get(key, 0, header_bytes(data)) or b""
-            header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
-        except FlushDamaged as error:
-            self._cache.drop(key)  # it may be restored
-            raise RowDamaged(f"{key} is not what was written: {error}") from error
-        found = KeptHeader(header, header_bytes(data))
-        self._cache.headers.add(key, found)
-        return found
-
-    async def there(self, number: int) -> FlushHeader:
-        """Return what an object holds that should be there. Raise ``RowDamaged``."""
-        return (await self._there(number)).header
-
-    async def _there(self, number: int) -> KeptHeader:
-        found = await self._header(number)
-        if found is None:
-            raise RowDamaged(f"{self.key(number)} is missing")
-        return found
+    async def _window(self, number: int, *, newest: bool = False) -> Window:
+        return await self.window(number, self.known, self.kept_from, newest=newest)
 
     # ends
 
@@ -274,137 +224,161 @@ class RowReader:
         last = self.known - (self.known == self.sealed_at)
         return first, (last - 1) // TABLE_EVERY
 
-    # records
+    async def lasts(self) -> Mapping[Key, int]:
+        """Return the last sequence of each partition that has records, as far as is known."""
+        async with self._looking:  # of many that ask, one looks
+            if not self._lasts_at or self._lasts_at + 1 < self.kept_from:
+                self._lasts = {key: x.last for key, x in (await self.ends()).items()}
+                self._lasts_at = self.known
+            while self._lasts_at < self.known:
+                window = await self._window(self._lasts_at + 1)
+                if window.sound <= self._lasts_at:
+                    break  # it is damaged by now
+                for key, found in window.spots.items():
+                    self._lasts[key] = max(found[-1].last, self._lasts.get(key, 0))
+                self._lasts_at = window.sound
+        return self._lasts
 
-    def is_recent(self, key: Key, after: int) -> bool:
-        """Whether what follows on a sequence can lie in the newest objects only."""
-        from_the_first = self.kept_from == 1 and self._recent.since == 1
-        return from_the_first or self._recent.has_all_after(key, after)
+    # records
 
     async def read(self, key: Key, after: int, max_bytes: int) -> list[Block]:
         """Return records of a partition after a sequence, about so many bytes of them.
 
         Raise ``RangeDamaged`` where what should be there is not.
         """
-        blocks: list[Block] = []
-        size = 0
         try:
-            number = await self._locate(key, after)
-            while number is not None and size < max_bytes:
-                block = await self._block(key, number, after)
-                if block is not None:
-                    assert block.last > after, f"{key}: read on from {after} to {block.last}"
-                    after = block.last
-                    blocks.append(block)
-                    size += block.bytes
-                number = await self._next_with(key, number + 1, after)
+            found = await self.find(key, after, _ALL, max_bytes)
+            try:
+                return await self.blocks_at(found)
+            except RowDamaged:  # what lies before it comes first
+                return await self.blocks_at(found[:1])
         except RowDamaged as error:
-            if blocks:
-                return blocks  # the next read begins with the damage
             raise records_damaged(key, after, error) from error
-        return blocks
+
+    async def find(self, key: Key, after: int, end: int, max_bytes: int) -> list[Spot]:
+        """Return where records with ``after < sequence <= end`` lie.
+
+        About so many bytes of them, and from few objects. Raise ``RowDamaged`` where the
+        first of them should be and is not.
+        """
+        found: list[Spot] = []
+        number, size, windows = await self._place(key, after), 0, 0
+        damaged: int | None = None
+        while number <= self.known and (windows < _WINDOWS or not found):
+            window = await self._window(number)
+            windows += 1
+            for spot in window.spots_after(key, after):
+                if spot.first > after + 1:
+                    return self._so_far(found, damaged or window.last, after, spot)
+                damaged = None  # it has none of this partition
+                is_twice = bool(found) and spot.first <= after  # read and gathered anew
+                if after >= end or size >= max_bytes or is_twice:
+                    self._keep_place(key, after, spot.number)
+                    return found
+                found.append(spot)
+                after, size = spot.last, size + spot.bytes
+            if window.last < min(number, self.known):
+                break
+            damaged = damaged or window.damaged_behind(key, number)
+            number = window.last + 1
+        await self._check_there(found, damaged or number)
+        self._keep_place(key, after, damaged or number)
+        return found
+
+    @staticmethod
+    def _so_far(found: list[Spot], at: int, after: int, spot: Spot) -> list[Spot]:
+        """Return what lies before a gap; raise ``RowDamaged`` if that is nothing."""
+        if not found:
+            raise RowDamaged(
+                f"records {after + 1} to {spot.first - 1} are missing before object {at}"
+            )
+        return found
+
+    async def _check_there(self, found: Sequence[Spot], number: int) -> None:
+        """Raise ``RowDamaged`` if nothing was found, and what follows is damaged or missing."""
+        if not found and number <= self.known:
+            await self.there(number)
+            raise RowDamaged(f"{self.key(number)} is missing")
+        if not found and number == self._damaged:
+            await self.header(number)
+
+    async def _place(self, key: Key, after: int) -> int:
+        """Return the number from which to look for what follows on a sequence."""
+        known = self._places.get((key, after))
+        if known is not None:
+            return max(known, self.kept_from)
+
+        def is_before(header: FlushHeader) -> bool:
+            end = ends_after([header]).get(key)
+            return end is None or end.last <= after
+
+        return await self._from_table(is_before)
+
+    def _keep_place(self, key: Key, after: int, number: int) -> None:
+        self._places[key, after] = number
+        while len(self._places) > _PLACES:
+            self._places.popitem(last=False)
+
+    async def blocks_at(self, found: Sequence[Spot]) -> list[Block]:
+        """Read the records of sections that follow each other, as one block.
+
+        Raise ``RowDamaged``.
+        """
+        if not found:
+            return []
+        layouts = await self.columns_at(found)
+        first, last = found[0].first, found[-1].last
+        return [Block(first=first, count=last - first + 1, columns=joined(layouts))]
 
     async def gathered(
         self, numbers: range, keys: AbstractSet[Key]
     ) -> AsyncIterator[Sequence[Gathered]]:
-        """Yield what objects have of some partitions, in order, a few read ahead.
+        """Yield what objects have of some partitions, in order, a window at a time.
 
-        Raise ``RowDamaged``.
+        The first of them is the first of a window, and the last is the last of one, or what
+        comes after it has no records. Raise ``RowDamaged``.
         """
+        number = numbers.start
+        while number < numbers.stop:
+            window = await self._window(number)
+            await self._require(window, number)
+            spots = [(key, x) for key in keys for x in window.spots.get(key, ())]
+            assert all(x.number in numbers for _, x in spots), f"{numbers} cuts a window"
+            layouts = await self.columns_at([x for _, x in spots])
+            yield [x.gathered(key, y) for (key, x), y in zip(spots, layouts, strict=True)]
+            number = window.last + 1
 
-        async def read(number: int) -> Sequence[Gathered]:
-            sections = (await self.there(number)).sections
-            wanted = [x for x in sections if (x.collection, x.partition) in keys]
-            columns = await self.columns_of(number, wanted)
-            return [gathered(x, y) for x, y in zip(wanted, columns, strict=True)]
+    async def _require(self, window: Window, number: int) -> None:
+        """Raise ``RowDamaged`` unless a window has an object, and none that is damaged."""
+        wrong = [x for x in window.damaged if x >= number]
+        if wrong or window.last < number:
+            number = min([*wrong, max(number, window.last + 1)])
+            await self.there(number)
+            raise RowDamaged(f"{self.key(number)} is missing")
 
-        for begin in range(0, len(numbers), _READ_AHEAD):
-            for found in await gather_or_cancel(
-                *map(read, numbers[begin : begin + _READ_AHEAD])
-            ):
-                yield found
+    async def sequence_before(self, key: Key, time_us: int, after: int) -> int | None:
+        """Return the last sequence before the first record committed at or after a time.
 
-    async def columns_of(self, number: int, sections: Sequence[Section]) -> list[Layout]:
-        """Read the columns of some sections of an object at once, by the slice they lie in.
-
-        Raise ``RowDamaged``.
-        """
-        if not sections:
-            return []
-        key = self.key(number)
-        kept = self._cache.peek(key)
-        try:
-            if kept is not None:
-                return [section_columns(kept, x) for x in sections]
-            head = (await self._there(number)).size  # its columns begin there
-            begin = min(x.offset for x in sections)
-            end = max(x.offset + x.bytes for x in sections)
-            data = await self._store.get(key, head + begin, head + end)
-            if data is None:
-                raise RowDamaged(f"{key} is missing")
-            return [cut_columns(data[x.offset - begin :][: x.bytes], x) for x in sections]
-        except FlushDamaged as error:
-            self._cache.drop(key)  # it may be restored
-            raise RowDamaged(f"{key} is not what was written: {error}") from error
-
-    async def first_since(
-        self, key: Key, time_us: int, after: int = 0
-    ) -> tuple[Section, bytes] | None:
-        """Return the first section that has a commit time or a later one, and its times.
-
-        Only of what lies after a sequence: what retention took may have had later times.
+        Only of what lies after a sequence: what retention took may have had later times. Raise
+        ``RowDamaged``.
         """
 
         def is_before(table: FlushHeader) -> bool:
             end = ends_after([table]).get(key)
             return end is None or end.last == 0 or end.latest_us < time_us
 
-        for number in range(await self._from_table(is_before), self.known + 1):
-            section = _section(await self.there(number), key)
-            if section is None or section.last <= after or section.latest_us < time_us:
-                continue
-            times = (await self._columns(number, section)).times
-            if max(memoryview(times).cast("q")) >= time_us:
-                return section, times
+        number = await self._from_table(is_before)
+        while number <= self.known:
+            window = await self._window(number)
+            await self._require(window, number)
+            for spot in window.spots_after(key, after):
+                if spot.latest_us >= time_us:
+                    for block in await self.blocks_at([spot]):
+                        before = block.sequence_before(time_us, after)
+                        if before is not None:
+                            return before
+            number = window.last + 1
         return None
-
-    async def _block(self, key: Key, number: int, after: int) -> Block | None:
-        section = _section(await self.there(number), key)
-        if section is None or section.last <= after:
-            return None
-        if section.first > after + 1:
-            raise RowDamaged(f"records {after + 1} to {section.first - 1} are missing")
-        columns = await self._columns(number, section)
-        return Block(first=section.first, count=section.count, columns=columns)
-
-    async def _columns(self, number: int, section: Section) -> Layout:
-        """Return the columns of a section; what is damaged is read from the store again."""
-        try:
-            return section_columns(await self._object(number), section)
-        except FlushDamaged:
-            self._cache.drop(self.key(number))
-        try:
-            return section_columns(await self._object(number), section)
-        except FlushDamaged as error:
-            raise RowDamaged(f"{self.key(number)} is not what was written: {error}") from error
-
-    async def _object(self, number: int) -> bytes:
-        key = self.key(number)
-        data = await self._cache.get(key, lambda: self._store.get(key))
-        if data is None:
-            raise RowDamaged(f"{key} is missing")
-        return data
-
-    async def _locate(self, key: Key, after: int) -> int | None:
-        """Return the number from which to look for what follows on a sequence."""
-        if self._recent.since <= self.kept_from or self._recent.has_all_after(key, after):
-            return self._recent.first_beyond(key, after)
-
-        def is_before(table: FlushHeader) -> bool:
-            end = ends_after([table]).get(key)
-            return end is None or end.last <= after
-
-        return await self._next_with(key, await self._from_table(is_before), after)
 
     async def _from_table(self, holds: Callable[[FlushHeader], bool]) -> int:
         """Return the number of ``last_table``, or of the first table if it holds of none."""
@@ -412,18 +386,3 @@ class RowReader:
         first, _ = self._tables()
         number = first * TABLE_EVERY + 1 if table is None else table.number
         return max(number, self.kept_from)
-
-    async def _next_with(self, key: Key, number: int, after: int) -> int | None:
-        """Return the next object from a number on that has records after a sequence."""
-        while number <= self.known:
-            if number >= self._recent.since:
-                return self._recent.first_beyond(key, after, number)
-            section = _section(await self.there(number), key)
-            if section is not None and section.last > after:
-                return number
-            number += 1
-        return None
-
-
-def _section(header: FlushHeader, key: Key) -> Section | None:
-    return next((x for x in header.sections if (x.collection, x.partition) == key), None)

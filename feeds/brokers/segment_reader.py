@@ -80,7 +80,7 @@ class SegmentReader:
         ``None`` if there is no such record in it after a sequence.
         """
         for block in await self.read(held, after, sys.maxsize):
-            before = _before(block, time_us, after)
+            before = block.sequence_before(time_us, after)
             if before is not None:
                 return before
         return None
@@ -119,13 +119,6 @@ def _there(segment: Segment, data: bytes | None) -> bytes:
 def _block(held: Packed, data: bytes) -> Block:
     section = held.section
     return Block(first=section.first, count=section.count, columns=cut_columns(data, section))
-
-
-def _before(block: Block, time_us: int, after: int) -> int | None:
-    for place, found in enumerate(memoryview(block.columns.times).cast("q")):
-        if found >= time_us and block.first + place > after:
-            return block.first + place - 1
-    return None
 
 
 def _decoded(rows: Rows, tail: bytes, data: bytes) -> _Decoded:

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from changefeed.feeds.brokers.ahead_reader import AheadReader
 from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.compacted import Packed
@@ -25,7 +24,8 @@ from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Block, ReadResult
 from changefeed.feeds.brokers.ranges import KnownRanges, Partition, Ranges
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.row_readers import ahead_readers
+from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.row_readers import AHEAD, RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -39,9 +39,8 @@ from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 
 _CACHE_BYTES = 32 * 1024 * 1024
-_AHEAD = 16
 _AHEAD_IN_FILES = 512
-"""Headers that are read at once: each is a request to a store, and nearly nothing in files."""
+"""Headers that are read at once: of files that costs nearly nothing."""
 
 
 class StoredRows(NamedTuple):
@@ -70,8 +69,8 @@ class StoredCollection:
         self.name = name
         self._store = store
         self._catalogs = catalogs
-        ahead = _AHEAD if self.directory is None else _AHEAD_IN_FILES
-        self._readers = ahead_readers(store, catalogs.newest.identity, _CACHE_BYTES, ahead)
+        ahead = AHEAD if self.directory is None else _AHEAD_IN_FILES
+        self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=ahead)
         self._partitions = PartitionReader(SegmentReader(store, self._readers.cache, in_thread))
         self._ranges = KnownRanges(lambda: catalogs.newest)
 
@@ -296,12 +295,13 @@ class StoredCollection:
                 found = await row.find((self.name, name), after, end, most)
             return await row.blocks_at(found)
 
-    async def _row(self, era: int, broker: str, *, fresh: bool = True) -> AheadReader:
+    async def _row(self, era: int, broker: str, *, fresh: bool = True) -> RowReader:
         if fresh and self.directory is not None:
             await self._refresh()  # what was compacted and deleted is no end; and it is cheap
         row = self._readers.row(self._catalogs.newest, era, broker)
         if fresh or row.known == 0:
-            await row.tail()
+            with suppress(RowDamaged):  # who reads up to there is told
+                await row.tail()
         return row
 
 

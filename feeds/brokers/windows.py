@@ -1,4 +1,4 @@
-"""What a reader of long stretches remembers of a row.
+"""What a reader remembers of a row, many objects in one step. Pure.
 
 A *window* is so many objects that follow each other, with all of their sections by partition.
 Of small objects it has the records themselves, cut once for all partitions; of others it knows
@@ -20,7 +20,6 @@ from changefeed.feeds.brokers.flush import (
     Section,
     cut_columns,
 )
-from changefeed.feeds.brokers.object_cache import Cache
 from changefeed.feeds.eventlog.block_format import Layout, joined
 
 _GATHERED_BYTES: Final = 128 * 1024
@@ -31,7 +30,8 @@ _OF_SPOT: Final = 400
 class Spot(NamedTuple):
     """Records of a partition that follow each other, and the first object that they lie in.
 
-    They are one section of that object, or else ``columns`` of this and some that follow.
+    They are one section of that object, whose columns begin behind ``head`` bytes, or else
+    ``columns`` of this and some that follow.
     """
 
     number: int
@@ -40,8 +40,13 @@ class Spot(NamedTuple):
     latest_us: int
     stored: int
     bytes: int
+    head: int
     section: Section | None
     columns: Layout | None
+
+    @property
+    def in_memory(self) -> int:
+        return _OF_SPOT + (0 if self.columns is None else self.bytes)
 
     def gathered(self, key: Key, columns: Layout) -> Gathered:
         return Gathered(key, self.first, self.last, self.latest_us, self.stored, columns)
@@ -49,30 +54,42 @@ class Spot(NamedTuple):
 
 @dataclass(slots=True)
 class Window:
-    """Objects of a row, up to ``last``. ``heads`` are their sizes before columns."""
+    """Objects of a row, up to ``last``.
+
+    ``damaged`` are those that are not what was written: what lies in them is not known.
+    """
 
     last: int
     sealed_at: int | None = None
-    size: int = 0
+    damaged: list[int] = field(default_factory=list)
+    size: int = _OF_SPOT
     spots: dict[Key, list[Spot]] = field(default_factory=dict)
-    heads: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> int:
+        """The last object before the first that is damaged."""
+        return self.damaged[0] - 1 if self.damaged else self.last
 
     def add(self, header: FlushHeader, head: int, data: bytes) -> None:
         """Take in the next object: its header, the bytes of that, and what was read of it."""
         number = header.number
         assert number == self.last + 1, f"{number} follows on {self.last}"
         self.last = number
-        self.heads[number] = head
         if header.seal:
             self.sealed_at = number
-        is_whole = len(data) < HEAD_BYTES
         for x in header.sections:
-            columns = _columns(data, head, x) if is_whole else None
+            columns = _columns(data, head, x) if is_small(data) else None
             section = x if columns is None else None
-            spot = Spot(
-                number, x.first, x.last, x.latest_us, x.stored, x.bytes, section, columns
-            )
+            at = (number, x.first, x.last, x.latest_us, x.stored, x.bytes)
+            spot = Spot(*at, head, section, columns)
             self.spots.setdefault((x.collection, x.partition), []).append(spot)
+            self.size += spot.in_memory
+
+    def pass_over(self, number: int) -> None:
+        """Go on behind an object that is damaged."""
+        assert number == self.last + 1, f"{number} follows on {self.last}"
+        self.last = number
+        self.damaged.append(number)
 
     def gather(self, after: int) -> None:
         """Make few spots of many small ones, of the objects after a number."""
@@ -80,8 +97,25 @@ class Window:
             if spots[-1].number > after:
                 place = bisect_right(spots, after, key=lambda x: x.number)
                 more = [*_gathered(spots[place:])]
+                self.size += sum(x.in_memory for x in more)
+                self.size -= sum(x.in_memory for x in spots[place:])
                 self.spots[key] = spots[:place] + more
-                self.size += sum(_OF_SPOT + (x.bytes if x.columns else 0) for x in more)
+
+    def spots_after(self, key: Key, after: int) -> Sequence[Spot]:
+        """Return what the window has of a partition behind a sequence."""
+        spots = self.spots.get(key, [])
+        return spots[bisect_right(spots, after, key=lambda x: x.last) :]
+
+    def damaged_behind(self, key: Key, number: int) -> int | None:
+        """Return a damaged object, from one on, that may have more of a partition."""
+        spots = self.spots.get(key)
+        since = max(number, spots[-1].number if spots else 0)
+        return next((x for x in self.damaged if x >= since), None)
+
+
+def is_small(data: bytes) -> bool:
+    """Whether the first bytes of an object, as they are read, are all of it."""
+    return len(data) < HEAD_BYTES
 
 
 def _gathered(spots: Iterable[Spot]) -> Iterator[Spot]:
@@ -118,12 +152,3 @@ def _columns(data: bytes, head: int, section: Section) -> Layout | None:
         return cut_columns(data[begin : begin + section.bytes], section)
     except FlushDamaged:
         return None
-
-
-Windows = Cache[tuple[int, str, int], Window]
-"""Windows by era, broker and first object."""
-
-
-def windows_within(most_bytes: int) -> Windows:
-    """Remember the windows that were used last, of so many bytes."""
-    return Cache(most_bytes, lambda x: x.size)

@@ -102,17 +102,6 @@ def joined(blocks: Iterable[Sequence[bytes]]) -> Layout:
     return Layout(*map(b"".join, zip(*blocks, strict=True)))
 
 
-def behind(times: bytes, time_us: int) -> int:
-    """Return how many records lie before the first one committed at or after a time.
-
-    Raise ``BlockDamaged`` if there is none.
-    """
-    for n, found in enumerate(_times(times)):
-        if found >= time_us:
-            return n
-    raise BlockDamaged(f"it has no change committed at {time_us} or later")
-
-
 class Uncut:
     """The changes of a block that are still bytes, to be cut from it in order.
 

@@ -5,14 +5,16 @@ or not to be kept. What is compacted is due at 4,096 frames, 64 MiB, or after an
 """
 
 import time
+from contextlib import suppress
 from typing import Final
 
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compactor import Compacted, Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import TABLE_EVERY
 from changefeed.feeds.brokers.retention import Retention
-from changefeed.feeds.brokers.row_readers import ahead_readers
+from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.eventlog.directory import WRITER
@@ -39,7 +41,7 @@ class Upkeep:
         )
         self._store = store
         self._catalogs = catalogs
-        self._readers = ahead_readers(store, newest.identity, _CACHE_BYTES, TABLE_EVERY)
+        self._readers = RowReaders(store, newest.identity, _CACHE_BYTES, ahead=TABLE_EVERY)
         self._compactor = Compactor(
             WRITER,
             newest.era.rows[0].incarnation,
@@ -74,7 +76,8 @@ class Upkeep:
         era = self._catalogs.newest.era
         assert era is not None, "a log has an era"
         for row in era.rows:
-            await self._readers.row(self._catalogs.newest, era.number, row.broker).tail()
+            with suppress(RowDamaged):  # what lies before it can be compacted
+                await self._readers.row(self._catalogs.newest, era.number, row.broker).tail()
         await self._compactor.step(everything=everything)
         await self._store.put(NOW, b"")
         for _ in range(3):  # it says what is to be gone, and what is, and deletes that

@@ -17,7 +17,7 @@ from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.compactor import Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.row_readers import row_readers
+from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.work import in_thread
 from changefeed.pipeline.source.spark import stream
@@ -79,7 +79,7 @@ class Cluster:
             "broker-1",
             "another",
             catalogs,
-            row_readers(store, cluster.identity, 10**6),
+            RowReaders(store, cluster.identity, 10**6),
             store,
             settings=CoreSettings(),
             wall_us=lambda: 0,

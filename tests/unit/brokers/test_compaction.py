@@ -34,7 +34,7 @@ from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Appended
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.brokers.retention import with_cuts
-from changefeed.feeds.brokers.row_readers import row_readers
+from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stored_collection import StoredCollection, StoredRows
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
@@ -192,7 +192,7 @@ async def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> 
         core.name,
         core.incarnation,
         core.catalogs,
-        row_readers(store, core.cluster.identity, 1),
+        RowReaders(store, core.cluster.identity, 1),
         store,
         settings=dataclasses.replace(COMPACTING, compaction_objects=objects),
         wall_us=virtual_us,
@@ -265,7 +265,7 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
     store = MemoryStore()
     async with broker(store) as core:
         old = core.catalog
-        rows = row_readers(store, core.cluster.identity, 1)
+        rows = RowReaders(store, core.cluster.identity, 1)
         await fill(core, 65)
         row = rows.row(old, 1, "broker-1")
         await row.tail()  # it has the places of all in memory
