@@ -25,7 +25,7 @@ from changefeed.feeds.brokers.catalog import Catalog, Cluster
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compactor import Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.errors import CollectionUnknown, RowDamaged
+from changefeed.feeds.brokers.errors import CollectionUnknown
 from changefeed.feeds.brokers.names import broker_key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import (
@@ -46,6 +46,7 @@ from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import End, Storage
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged, RangeUnknown
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreError, StoreUnavailable
 
@@ -312,7 +313,7 @@ class BrokerCore:
         """Return how much of a collection is stored, and which producers are remembered."""
         try:
             return await storage_of(self.catalog, collection, self.readers, self._store)
-        except RowDamaged as error:
+        except Damaged as error:
             raise FeedUnavailable(f"the end of a range cannot be read: {error}") from error
 
     def shown(self, collection: str) -> Topology:

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from changefeed.feeds.brokers.catalog import Catalog, Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.extents import extent_of
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.ranges import Partition, Ranges, ranges_of
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.eventlog.errors import Damaged
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class HomeWarmer:
             found = await self._partitions.read(
                 row, collection.name, partition, there.start, most
             )
-        except (RangeDamaged, RowDamaged) as error:  # any broker says so; others are read
+        except (RangeDamaged, Damaged) as error:  # any broker says so; others are read
             _log.warning(
                 "broker.failed", extra={"operation": "warm a home", "error": str(error)}
             )

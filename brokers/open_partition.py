@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from changefeed.feeds.brokers.flush import NewSection, PartitionEnd, end_with, section_behind
+from changefeed.feeds.brokers.flush import PartitionEnd, end_with, records_behind
+from changefeed.feeds.brokers.pack import Records
 from changefeed.feeds.brokers.protocol import Batch
 from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.feed import RangeId
@@ -17,9 +18,9 @@ class Accepted(NamedTuple):
 
 
 class OpenPartition:
-    """``accept`` runs ahead of ``section``: what is between waits for its object.
+    """``accept`` runs ahead of ``records``: what is between waits for its object.
 
-    ``end`` is that of the last section.
+    ``end`` is that of the last records.
     """
 
     def __init__(self, collection: str, partition: RangeId) -> None:
@@ -35,10 +36,10 @@ class OpenPartition:
         assert self.last >= accepted.first, f"{self.partition}: a batch without records"
         return accepted
 
-    def section(self, accepted: Sequence[Accepted], now_us: int) -> NewSection:
+    def records(self, accepted: Sequence[Accepted], now_us: int) -> Records:
         """Make what goes into an object of batches that follow each other."""
-        assert accepted, f"{self.partition}: a section without records"
-        made = section_behind(self.end, joined(x.batch.columns for x in accepted))
+        assert accepted, f"{self.partition}: an object without records of it"
+        made = records_behind(self.end, joined(x.batch.columns for x in accepted))
         name = f"{self.collection} {self.partition}"
         assert made.count == sum(x.batch.count for x in accepted), (
             f"{name}: {made.count} kinds of other records"

@@ -9,7 +9,7 @@ import asyncio
 from changefeed.brokers.era_writer import EraWriter
 from changefeed.brokers.producers import Verdict, key_of, verdict_on
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.errors import PositionGone, RowDamaged, position_beyond
+from changefeed.feeds.brokers.errors import PositionGone, position_beyond
 from changefeed.feeds.brokers.extents import Extent, extent_of
 from changefeed.feeds.brokers.flush import Ends
 from changefeed.feeds.brokers.partition_reader import PartitionReader
@@ -18,6 +18,7 @@ from changefeed.feeds.brokers.ranges import KnownRanges, Partition, Ranges
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.feed import RangeId
 
 
@@ -115,7 +116,7 @@ class Reads:
         row = await self._row(partition)
         try:
             producers = await row.producers()
-        except RowDamaged as error:
+        except Damaged as error:
             text = f"what {partition.id!r} has of a producer cannot be read: {error}"
             raise RangeDamaged(partition.id, text) from error
         return verdict_on(request, producers.get(key_of(collection, request)))
@@ -132,7 +133,7 @@ class Reads:
         row = await self._row(partition)
         try:
             return await row.ends()
-        except RowDamaged as error:
+        except Damaged as error:
             text = f"the end of {partition.id!r} cannot be read: {error}"
             raise RangeDamaged(partition.id, text) from error
 
@@ -142,7 +143,7 @@ class Reads:
         if self._writer.writer(partition.era) is None or partition.broker != self._writer.name:
             try:
                 await row.tail()
-            except RowDamaged as error:
+            except Damaged as error:
                 text = f"{partition.id!r} cannot be read on: {error}"
                 raise RangeDamaged(partition.id, text) from error
         return row

@@ -27,7 +27,6 @@ from changefeed.brokers.put_rate import PutRate
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
-    Key,
     PartitionEnd,
     ProducerKey,
     Reached,
@@ -37,6 +36,7 @@ from changefeed.feeds.brokers.flush import (
     reached_after,
 )
 from changefeed.feeds.brokers.names import flush_key
+from changefeed.feeds.brokers.pack import Key  # noqa: TC001 - beside the others
 from changefeed.feeds.brokers.protocol import (
     Answer,
     Appended,
@@ -275,15 +275,15 @@ class RowWriter:
         assert group.batches, f"object {number} of {self.place} would hold nothing"
         now_us = self._now_us()
         header = self._header(number, now_us)
-        sections = [
-            self._partitions[k].section(v, now_us) for k, v in sorted(group.batches.items())
+        records = [
+            self._partitions[k].records(v, now_us) for k, v in sorted(group.batches.items())
         ]
         assert group.requests, f"object {number} of {self.place} has records of no producer"
         for x in group.requests:
             key = (x.collection, x.producer)
             self._written[key] = reached_after(self._written.get(key), x, now_us)
         header = replace(header, requests=tuple(group.requests))
-        data = encode_flush(header, sections)
+        data = encode_flush(header, records)
         self._rate.pay()
         task = tasks.create_task(self._create(number, data))
         self._under_way.append(_UnderWay(number, data, group, task))

@@ -11,12 +11,12 @@ from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.members import NameTaken, Ping, Sign
 from changefeed.feeds.brokers.catalog_store import open_cluster
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.names import check_name
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.transitions import without_members
 from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import StoreError
 
@@ -148,7 +148,7 @@ async def _every(what: str, act: Act, rest: Act, failing: dict[str, str]) -> Non
             raise
         except StoreError as error:  # it refuses in passing, too: a start alone ends by that
             _log.warning("broker.failed", extra={"operation": what, "error": str(error)})
-        except (RowDamaged, RangeDamaged) as error:
+        except (Damaged, RangeDamaged) as error:
             failed = error
             _log.exception(
                 "broker.object_damaged", extra={"operation": what, "error": str(error)}

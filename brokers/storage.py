@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Catalog, Row
-from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.extents import extent_of
 from changefeed.feeds.brokers.flush import Ends, Reached
 from changefeed.feeds.brokers.names import segments_of
@@ -21,6 +20,7 @@ from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.wire import ProducerSeen, RangeStorage, Storage
+from changefeed.feeds.eventlog.errors import Damaged
 
 _AT_ONCE = 1024
 
@@ -39,7 +39,7 @@ _Rows = Mapping[tuple[int, str], _RowEnd]
 async def storage_of(
     catalog: Catalog, name: str, readers: RowReaders, store: ObjectStore
 ) -> Storage:
-    """Raise ``StoreUnavailable``, and ``RowDamaged`` for a row whose end cannot be read."""
+    """Raise ``StoreUnavailable``, and ``Damaged`` for a row whose end cannot be read."""
     collection = catalog.collection(name)
     rows, segments = await asyncio.gather(
         _rows(catalog, readers), store.list(segments_of(name))
@@ -99,7 +99,7 @@ async def _stored_before(reader: RowReader, row: Row) -> int:
 
     Where that cannot be read, 0: what is shown is then more than there is.
     """
-    with suppress(RowDamaged):
+    with suppress(Damaged):
         header = await reader.header(row.kept_from)
         return sum(x.stored for x in (header.table if header and header.table else ()))
     return 0

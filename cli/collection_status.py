@@ -22,7 +22,6 @@ from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole, refreshed
 from changefeed.cli.on_brokers import client_of, is_on_brokers
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.protocol import BrokerInfo
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
@@ -31,6 +30,7 @@ from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.directory import COLLECTION, answers_of_feeds, open_directory
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.producing import log_directory
 from changefeed.runtime.gather import gather_or_cancel
@@ -160,7 +160,7 @@ class LogInspector:
         try:
             with answers_of_feeds():
                 storage = await storage_of(catalog, COLLECTION, readers, store)
-        except RowDamaged as error:
+        except Damaged as error:
             raise FeedUnavailable(f"{self._home} cannot be read: {error}") from error
         topology = replace(topology_of(catalog, COLLECTION), brokers=())
         ends = {x.range: End(start=x.start, last=x.last) for x in storage.ranges}

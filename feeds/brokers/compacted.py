@@ -4,13 +4,7 @@
     segments/<collection>/<era>-<broker>-<n>-<digest>.parquet      what is large in it
 
 **A run** holds all records of the objects ``first`` to ``last`` of a row that retention has
-not deleted. It is a pack, as a flush is:
-
-    magic      8 bytes, b"CFRUN1\\r\\n"
-    size       of the header, 4 bytes, little-endian
-    check      CRC-32 of the header, 4 bytes, little-endian
-    header     MessagePack: ``CompactedRun``
-    columns    of its sections, as a flush has them
+not deleted. It is a pack, as a flush is (``pack``).
 
 What a collection has in it lies in the run itself where it is small; where it is large, and
 Parquet can be written, it lies in a segment that the run names. A run's name is its first
@@ -32,25 +26,16 @@ only then is something lost:
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from changefeed.feeds.brokers.decoding import Undecodable, from_msgpack
-from changefeed.feeds.brokers.flush import (
-    FlushDamaged,
-    Gathered,
-    PartitionEnd,
-    Reached,
-    Section,
-    packed,
-    packed_header,
-    unpacked_header,
-)
-from changefeed.feeds.eventlog.block_format import check_of, joined
+from changefeed.feeds.brokers.flush import PartitionEnd, Reached
+from changefeed.feeds.brokers.pack import Place, Records, Section, decode_pack
+from changefeed.feeds.eventlog.block_format import joined
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Segment
-
-MAGIC: Final = b"CFRUN1\r\n"
 
 
 class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -61,6 +46,8 @@ class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     each has come, if it is final. Sections are in the order of collections, partitions and
     sequences; what one holds may have been in many objects.
     """
+
+    magic: ClassVar[bytes] = b"CFRUN1\r\n"
 
     cluster: str
     era: int
@@ -73,6 +60,10 @@ class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     segments: tuple[Segment, ...]
     sections: tuple[Section, ...] = ()
     producers: tuple[Reached, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        return Place(self.era, self.broker, self.first)
 
 
 class Packed(NamedTuple):
@@ -95,63 +86,19 @@ class Packed(NamedTuple):
         return self.section.latest_us
 
 
-def pack(gathered: Sequence[Gathered]) -> Gathered:
+def as_one(records: Sequence[Records]) -> Records:
     """Make one of some that follow each other in one partition."""
-    first, last = gathered[0], gathered[-1]
-    assert all(x.last + 1 == y.first for x, y in pairwise(gathered)), (
+    first, last = records[0], records[-1]
+    assert all(x.last + 1 == y.first for x, y in pairwise(records)), (
         f"records of {first.key} do not follow each other"
     )
-    return last._replace(first=first.first, columns=joined(x.columns for x in gathered))
+    columns = joined(x.columns for x in records)
+    return replace(last, first=first.first, columns=columns)
 
 
-def encode_run(run: CompactedRun, gathered: Sequence[Gathered] = ()) -> bytes:
-    """Return the object of a run, which comes without its sections."""
-    assert not run.sections, f"the run from {run.first} on has its sections already"
-    offset, sections = 0, []
-    for x in gathered:
-        sections.append(_section(x, offset))
-        offset += x.bytes
-    body = msgspec.msgpack.encode(msgspec.structs.replace(run, sections=tuple(sections)))
-    data = packed(MAGIC, body, (column for x in gathered for column in x.columns))
-    assert len(data) == run_header_bytes(data) + offset, "columns have the sizes they say"
-    return data
-
-
-def _section(found: Gathered, offset: int) -> Section:
-    collection, partition = found.key
-    return Section(
-        collection=collection,
-        partition=partition,
-        first=found.first,
-        count=found.last - found.first + 1,
-        latest_us=found.latest_us,
-        stored=found.stored,
-        offset=offset,
-        sizes=tuple(map(len, found.columns)),
-        check=check_of(found.columns),
-    )
-
-
-def run_header_bytes(data: bytes) -> int:
-    """Return how many bytes of a run lie before its columns, from the first 16 of them."""
-    return packed_header(data, MAGIC, "run")[0]
-
-
-def decode_run(data: bytes, cluster: str, era: int, broker: str, first: int) -> CompactedRun:
-    """Read the header of what lies at a place, or of its beginning.
-
-    Raise ``FlushDamaged`` for what was not written there.
-    """
-    body = unpacked_header(data, MAGIC, "run")
-    try:
-        run = from_msgpack(body, CompactedRun)
-    except Undecodable as error:
-        raise FlushDamaged(f"it cannot be read: {error}") from error
-    if (run.cluster, run.era, run.broker, run.first) != (cluster, era, broker, first):
-        raise FlushDamaged(
-            f"it was written for object {run.first} of broker {run.broker!r} in era {run.era} "
-            f"of cluster {run.cluster[:8]}"
-        )
+def decode_run(data: bytes, cluster: str, place: Place) -> CompactedRun:
+    """Read the header of a run, or of its beginning: see ``decode_pack``."""
+    run = decode_pack(data, CompactedRun, cluster, place)
     if run.last < run.first or not all(x.is_sound() for x in run.segments):
-        raise FlushDamaged("what it says cannot be")
+        raise Damaged("what it says cannot be")
     return run

@@ -10,23 +10,12 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
 
-from changefeed.feeds.brokers.compacted import (
-    CompactedRun,
-    Packed,
-    decode_run,
-    run_header_bytes,
-)
-from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import (
-    TABLE_EVERY,
-    Ends,
-    FlushDamaged,
-    Key,
-    by_key,
-    table_before,
-)
+from changefeed.feeds.brokers.compacted import CompactedRun, Packed, decode_run
+from changefeed.feeds.brokers.flush import TABLE_EVERY, Ends, by_key, table_before
 from changefeed.feeds.brokers.names import compacted_key, compacted_prefix, number_of
+from changefeed.feeds.brokers.pack import Key, Place, header_bytes
 from changefeed.feeds.brokers.stores.store import ObjectStore
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Rows, rows_in
 from changefeed.runtime.gather import gather_or_cancel
 
@@ -51,7 +40,7 @@ class KnownRun:
             for rows in rows_in(segment):
                 self._hold((segment.collection, rows.slice.range_id), rows)
         for x in run.sections:
-            self._hold((x.collection, x.partition), Packed(key, head + x.offset, x))
+            self._hold(x.key, Packed(key, head + x.offset, x))
         for held in self._held.values():
             held.sort(key=lambda x: x.first)
             assert all(x.last + 1 == y.first for x, y in pairwise(held)), f"{key} has a gap"
@@ -75,7 +64,7 @@ class KnownRun:
 class CompactedRow:
     """The runs of one row. ``end``: its objects up to there are in runs, as is known.
 
-    ``final``: all of them are, up to the seal. Every method may raise ``RowDamaged``.
+    ``final``: all of them are, up to the seal. Every method may raise ``Damaged``.
     """
 
     def __init__(self, store: ObjectStore, cluster: str, era: int, broker: str) -> None:
@@ -167,12 +156,12 @@ class CompactedRow:
         if data is None:
             return None
         try:
-            if run_header_bytes(data) > len(data):
-                data = await self._store.get(key, 0, run_header_bytes(data)) or b""
-            run = decode_run(data, self._cluster, self.era, self.broker, number)
-        except FlushDamaged as error:
-            raise RowDamaged(f"{key} is not what was written: {error}") from error
-        self._kept[number] = KnownRun(run, run_header_bytes(data))
+            if header_bytes(data) > len(data):
+                data = await self._store.get(key, 0, header_bytes(data)) or b""
+            run = decode_run(data, self._cluster, Place(self.era, self.broker, number))
+        except Damaged as error:
+            raise Damaged(f"{key} is not what was written: {error}") from error
+        self._kept[number] = KnownRun(run, header_bytes(data))
         if len(self._kept) > _RUNS:
             self._kept.popitem(last=False)
         return self._kept[number]

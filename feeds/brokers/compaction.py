@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.flush import Ends, Key
+from changefeed.feeds.brokers.flush import Ends
+from changefeed.feeds.brokers.pack import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.compacted import CompactedRun, encode_run
+from changefeed.feeds.brokers.compacted import CompactedRun
 from changefeed.feeds.brokers.compaction import (
     Border,
     bytes_between,
@@ -20,23 +20,18 @@ from changefeed.feeds.brokers.compaction import (
     rows_of,
 )
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.errors import ClusterRefused, RowDamaged
+from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.extents import starts_in
-from changefeed.feeds.brokers.flush import (
-    TABLE_EVERY,
-    Ends,
-    FlushDamaged,
-    FlushHeader,
-    by_key,
-    table_before,
-)
+from changefeed.feeds.brokers.flush import TABLE_EVERY, Ends, FlushHeader, by_key, table_before
 from changefeed.feeds.brokers.names import RunPlace, compacted_key, run_of, segments_prefix
+from changefeed.feeds.brokers.pack import encode_pack
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.run_maker import RunContents, RunMaker
 from changefeed.feeds.brokers.segment_writer import SegmentWriter
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
@@ -112,7 +107,7 @@ class Compactor:
         try:
             while await self._run(catalog, era, row, everything=everything):
                 catalog = self._catalogs.newest
-        except (StoreError, RowDamaged, FlushDamaged, ClusterRefused) as error:
+        except (StoreError, Damaged, ClusterRefused) as error:
             _log.warning(
                 "broker.failed", extra={"operation": "compact", **where, "error": str(error)}
             )
@@ -210,7 +205,7 @@ class Compactor:
             segments=tuple(made.segments),
         )
         key = compacted_key(reader.era, reader.broker, first)
-        data = encode_run(run, made.packed)
+        data = encode_pack(run, made.packed)
         created = await self._store.create(key, data)
         await reader.compacted.look(reader.kept_from)
         await self._sweep(reader, run)
@@ -254,5 +249,5 @@ class Compactor:
 def _table(reader: RowReader, header: FlushHeader) -> Ends:
     """Return the ends of partitions before an object that has a table."""
     if header.table is None:
-        raise RowDamaged(f"{reader.key(header.number)} has no table")
+        raise Damaged(f"{reader.key(header.number)} has no table")
     return by_key(header.table)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from changefeed.feeds.brokers.catalog import Catalog, Gone, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.extents import starts_in
-from changefeed.feeds.brokers.flush import Key
 from changefeed.feeds.brokers.grace import Grace
 from changefeed.feeds.brokers.names import compacted_key, number_of, row_prefix
+from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore

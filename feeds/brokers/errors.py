@@ -6,8 +6,6 @@ FeedRefused
 ├── BatchRefused         a batch that no broker may store: nothing of it was written
 └── RangeRefused
     └── PositionGone     retention has deleted what lies after the position
-
-RowDamaged               within a broker: what becomes ``RangeDamaged`` of some partition
 """
 
 from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeRefused
@@ -68,10 +66,6 @@ def position_beyond(range_id: RangeId, after: int, end: int) -> RangeRefused:
         f"records: it belongs to another log, or to an older copy of this one. Reset this "
         f"range to its beginning",
     )
-
-
-class RowDamaged(Exception):
-    """An object of a row, or what became of it, is not what was written, or is missing."""
 
 
 def records_damaged(key: tuple[str, RangeId], after: int, error: Exception) -> RangeDamaged:

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Catalog, Collection
-from changefeed.feeds.brokers.flush import Ends, Key
+from changefeed.feeds.brokers.flush import Ends
+from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.ranges import Partition
 
 

@@ -25,7 +25,8 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, Moved
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import parts as parts_of
-from changefeed.feeds.eventlog.block_format import BlockDamaged, Uncut, joined
+from changefeed.feeds.eventlog.block_format import Uncut, joined
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.ids import (
     position,
     sequence_in,
@@ -271,7 +272,7 @@ def _behind(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Uncut | No
     try:
         layout = joined(x.columns for x in blocks)
         changes = Uncut(range_id, first, expected - first, layout)
-    except BlockDamaged as error:
+    except Damaged as error:
         raise FeedUnavailable(
             f"a broker's answer about range {range_id!r} cannot be read: {error}"
         ) from error

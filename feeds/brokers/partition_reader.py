@@ -6,14 +6,14 @@ once more, and only what is in neither is damaged.
 """
 
 from changefeed.feeds.brokers.compacted_row import Held
-from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
-from changefeed.feeds.brokers.flush import FlushDamaged, Key
+from changefeed.feeds.brokers.errors import records_damaged
+from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.block_format import BlockDamaged
+from changefeed.feeds.eventlog.errors import Damaged
 
 
 class PartitionReader:
@@ -34,7 +34,7 @@ class PartitionReader:
                 blocks = await row.read(key, after, max_bytes)
             if not blocks:
                 await _check_end(row, key, after)
-        except (RangeDamaged, RowDamaged) as error:
+        except (RangeDamaged, Damaged) as error:
             blocks = await self._look_again(row, key, after, max_bytes, error)
         return blocks
 
@@ -45,7 +45,7 @@ class PartitionReader:
         try:
             await row.compacted.look(row.kept_from, again=True)
             blocks = await self._compacted(row, key, after, max_bytes)
-        except RowDamaged as other:
+        except Damaged as other:
             raise records_damaged(key, after, other) from other
         if blocks:
             return blocks
@@ -60,7 +60,7 @@ class PartitionReader:
         return await self.held(held[0], after, max_bytes) if held else []
 
     async def held(self, held: Held, after: int, max_bytes: int) -> list[Block]:
-        """Return records that a run holds. Raise ``RowDamaged``."""
+        """Return records that a run holds. Raise ``Damaged``."""
         return await self._segments.read(held, after, max_bytes)
 
     async def before(
@@ -74,10 +74,10 @@ class PartitionReader:
         try:
             try:
                 return await self._before(row, key, time_us, start)
-            except (RowDamaged, FlushDamaged):  # it may have become part of a run
+            except Damaged:  # it may have become part of a run
                 await row.compacted.look(row.kept_from, again=True)
                 return await self._before(row, key, time_us, start)
-        except (RowDamaged, FlushDamaged, BlockDamaged) as error:
+        except Damaged as error:
             text = f"{partition.id!r} cannot be read: {error}"
             raise RangeDamaged(partition.id, text) from error
 
@@ -91,10 +91,10 @@ class PartitionReader:
 
 
 async def _check_end(row: RowReader, key: Key, after: int) -> None:
-    """Raise ``RowDamaged`` if a partition goes on after what seems to be its end."""
+    """Raise ``Damaged`` if a partition goes on after what seems to be its end."""
     if row.kept_from == 1 and row.sealed_at is None:
         return
     end = (await row.ends()).get(key)
     last = 0 if end is None else end.last
     if after < last:
-        raise RowDamaged(f"records {after + 1:,} to {last:,} are missing")
+        raise Damaged(f"records {after + 1:,} to {last:,} are missing")

@@ -25,7 +25,6 @@ from changefeed.feeds.brokers.catalog import Catalog, Collection, Cut, Gone
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.deletion import Deletion, EraDeletions, deletions_of
-from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.extents import Extent, extent_of, starts_in
 from changefeed.feeds.brokers.flush import Ends, by_key
 from changefeed.feeds.brokers.grace import Grace
@@ -35,6 +34,7 @@ from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.transitions import with_kept_from
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
 
@@ -202,7 +202,7 @@ class Retention:
         return found
 
     async def _ends(self, catalog: Catalog, era: int, broker: str) -> Ends | None:
-        with suppress(RowDamaged):
+        with suppress(Damaged):
             return await (await self._row(catalog, era, broker)).ends()
         return None
 

@@ -9,21 +9,15 @@ from contextlib import suppress
 from functools import partial
 
 from changefeed.feeds.brokers.compacted_row import HEAD_BYTES
-from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import (
-    FlushDamaged,
-    FlushHeader,
-    Place,
-    cut_columns,
-    decode_header,
-    header_bytes,
-)
+from changefeed.feeds.brokers.flush import FlushHeader, decode_header
 from changefeed.feeds.brokers.names import flush_key, flush_keys
 from changefeed.feeds.brokers.object_cache import KeptHeader, ObjectCache
+from changefeed.feeds.brokers.pack import Place, cut_columns, header_bytes
 from changefeed.feeds.brokers.stores.local_store import Extent, get_many
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.windows import Spot, Window, is_small
 from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.runtime.gather import gather_or_cancel
 
 
@@ -77,7 +71,7 @@ class RowObjects:
         return header
 
     async def header(self, number: int) -> FlushHeader | None:
-        """Return what an object holds; ``None`` if there is none. Raise ``RowDamaged``."""
+        """Return what an object holds; ``None`` if there is none. Raise ``Damaged``."""
         key = self.key(number)
         found = self._cache.headers.use(key)
         if found is None:
@@ -90,17 +84,17 @@ class RowObjects:
         return found.header
 
     async def there(self, number: int) -> FlushHeader:
-        """Return what an object holds that should be there. Raise ``RowDamaged``."""
+        """Return what an object holds that should be there. Raise ``Damaged``."""
         found = await self.header(number)
         if found is None:
-            raise RowDamaged(f"{self.key(number)} is missing")
+            raise Damaged(f"{self.key(number)} is missing")
         return found
 
     async def is_there(self, number: int) -> bool:
         """Whether there is an object, damaged or not."""
         try:
             return await self.header(number) is not None
-        except RowDamaged:
+        except Damaged:
             return True
 
     async def _read_header(self, number: int, data: bytes) -> KeptHeader:
@@ -110,9 +104,9 @@ class RowObjects:
             if header_bytes(data) > len(data):
                 data = await self._store.get(key, 0, header_bytes(data)) or b""
             header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
-        except FlushDamaged as error:
+        except Damaged as error:
             self._cache.drop(key)  # it may be restored
-            raise RowDamaged(f"{key} is not what was written: {error}") from error
+            raise Damaged(f"{key} is not what was written: {error}") from error
         found = KeptHeader(header, header_bytes(data))
         self._cache.headers.add(key, found)
         return found
@@ -120,6 +114,7 @@ class RowObjects:
     # windows
 
     def _window_of(self, number: int) -> tuple[int, str, int]:
+        assert number > 0, f"objects count from 1: there is no {number}"
         first = (number - 1) // self._ahead * self._ahead + 1
         return (self.era, self.broker, first)
 
@@ -161,7 +156,7 @@ class RowObjects:
             self._cache.misses += 1
             try:
                 header, size = await self._decoded(number, data)
-            except RowDamaged:
+            except Damaged:
                 window.pass_over(number)
                 continue
             window.add(header, size, data)
@@ -171,7 +166,7 @@ class RowObjects:
             window.gather(numbers.start - 1)
 
     async def _decoded(self, number: int, data: bytes) -> KeptHeader:
-        with suppress(FlushDamaged):
+        with suppress(Damaged):
             size = header_bytes(data)
             if size <= len(data):
                 place = Place(self.era, self.broker, number)
@@ -181,7 +176,7 @@ class RowObjects:
     # columns
 
     async def columns_at(self, found: Sequence[Spot]) -> list[Layout]:
-        """Return the columns of spots. Raise ``RowDamaged``."""
+        """Return the columns of spots. Raise ``Damaged``."""
         read = iter(await self._layouts([x for x in found if x.section is not None]))
         layouts = [next(read) if x.columns is None else x.columns for x in found]
         assert next(read, None) is None, f"of {len(found)} spots more sections were read"
@@ -199,11 +194,11 @@ class RowObjects:
         for (x, section), data in zip(sections, read, strict=True):
             try:
                 layouts.append(cut_columns(data or b"", section))
-            except FlushDamaged as error:
+            except Damaged as error:
                 key = self.key(x.number)
                 self._cache.drop(key)  # it may be restored
                 self._cache.windows.drop(self._window_of(x.number))
-                raise RowDamaged(f"{key} is not what was written: {error}") from error
+                raise Damaged(f"{key} is not what was written: {error}") from error
         return layouts
 
     async def _slices(self, extents: Sequence[Extent]) -> Sequence[bytes | None]:

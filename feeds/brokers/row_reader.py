@@ -14,18 +14,17 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import Final
 
 from changefeed.feeds.brokers.catalog import Row
 from changefeed.feeds.brokers.compacted_row import CompactedRow, KnownRun
-from changefeed.feeds.brokers.errors import RowDamaged, records_damaged
+from changefeed.feeds.brokers.errors import records_damaged
 from changefeed.feeds.brokers.flush import (
     MAX_IN_FLIGHT,
     TABLE_EVERY,
     Ends,
     FlushHeader,
-    Gathered,
-    Key,
     ProducerKey,
     Reached,
     ends_after,
@@ -34,11 +33,13 @@ from changefeed.feeds.brokers.flush import (
     table_before,
 )
 from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.pack import Key, Records
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.row_objects import RowObjects
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.windows import Spot, Window
 from changefeed.feeds.eventlog.block_format import joined
+from changefeed.feeds.eventlog.errors import Damaged
 
 _LEAST_LEAP: Final = 16
 _WINDOWS: Final = 16
@@ -85,6 +86,7 @@ class RowReader(RowObjects):
 
     def learn(self, row: Row) -> None:
         """Learn from the catalog where the row ends, and where what is kept begins."""
+        assert row.broker == self.broker, f"{self.broker} learns of the row of {row.broker}"
         self.kept_from = max(self.kept_from, row.kept_from)
         self._skip_to(self.kept_from - 1)
         sealed_at = row.sealed_at
@@ -97,7 +99,7 @@ class RowReader(RowObjects):
     async def tail(self, hint: int = 0) -> int:
         """Look for more objects; return ``known``.
 
-        ``hint`` is a number that is known to have been acknowledged. Raise ``RowDamaged`` where
+        ``hint`` is a number that is known to have been acknowledged. Raise ``Damaged`` where
         the next object is not what was written; up to there all is known then.
         """
         if self.sealed_at is not None:
@@ -128,7 +130,7 @@ class RowReader(RowObjects):
         while True:
             try:
                 return await self.tail(hint)
-            except RowDamaged:
+            except Damaged:
                 damaged = self.known + 1
                 if not await self.is_there(damaged + MAX_IN_FLIGHT):
                     raise
@@ -250,15 +252,15 @@ class RowReader(RowObjects):
             found = await self.find(key, after, _ALL, max_bytes)
             try:
                 return await self.blocks_at(found)
-            except RowDamaged:  # what lies before it comes first
+            except Damaged:  # what lies before it comes first
                 return await self.blocks_at(found[:1])
-        except RowDamaged as error:
+        except Damaged as error:
             raise records_damaged(key, after, error) from error
 
     async def find(self, key: Key, after: int, end: int, max_bytes: int) -> list[Spot]:
         """Return where records with ``after < sequence <= end`` lie.
 
-        About so many bytes of them, and from few objects. Raise ``RowDamaged`` where the
+        About so many bytes of them, and from few objects. Raise ``Damaged`` where the
         first of them should be and is not.
         """
         found: list[Spot] = []
@@ -287,18 +289,18 @@ class RowReader(RowObjects):
 
     @staticmethod
     def _so_far(found: list[Spot], at: int, after: int, spot: Spot) -> list[Spot]:
-        """Return what lies before a gap; raise ``RowDamaged`` if that is nothing."""
+        """Return what lies before a gap; raise ``Damaged`` if that is nothing."""
         if not found:
-            raise RowDamaged(
+            raise Damaged(
                 f"records {after + 1} to {spot.first - 1} are missing before object {at}"
             )
         return found
 
     async def _check_there(self, found: Sequence[Spot], number: int) -> None:
-        """Raise ``RowDamaged`` if nothing was found, and what follows is damaged or missing."""
+        """Raise ``Damaged`` if nothing was found, and what follows is damaged or missing."""
         if not found and number <= self.known:
             await self.there(number)
-            raise RowDamaged(f"{self.key(number)} is missing")
+            raise Damaged(f"{self.key(number)} is missing")
         if not found and number == self._damaged:
             await self.header(number)
 
@@ -322,21 +324,22 @@ class RowReader(RowObjects):
     async def blocks_at(self, found: Sequence[Spot]) -> list[Block]:
         """Read the records of sections that follow each other, as one block.
 
-        Raise ``RowDamaged``.
+        Raise ``Damaged``.
         """
         if not found:
             return []
+        assert all(x.last + 1 == y.first for x, y in pairwise(found)), "spots leave a gap"
         layouts = await self.columns_at(found)
         first, last = found[0].first, found[-1].last
         return [Block(first=first, count=last - first + 1, columns=joined(layouts))]
 
     async def gathered(
         self, numbers: range, keys: AbstractSet[Key]
-    ) -> AsyncIterator[Sequence[Gathered]]:
+    ) -> AsyncIterator[Sequence[Records]]:
         """Yield what objects have of some partitions, in order, a window at a time.
 
         The first of them is the first of a window, and the last is the last of one, or what
-        comes after it has no records. Raise ``RowDamaged``.
+        comes after it has no records. Raise ``Damaged``.
         """
         number = numbers.start
         while number < numbers.stop:
@@ -345,22 +348,22 @@ class RowReader(RowObjects):
             spots = [(key, x) for key in keys for x in window.spots.get(key, ())]
             assert all(x.number in numbers for _, x in spots), f"{numbers} cuts a window"
             layouts = await self.columns_at([x for _, x in spots])
-            yield [x.gathered(key, y) for (key, x), y in zip(spots, layouts, strict=True)]
+            yield [x.records(key, y) for (key, x), y in zip(spots, layouts, strict=True)]
             number = window.last + 1
 
     async def _require(self, window: Window, number: int) -> None:
-        """Raise ``RowDamaged`` unless a window has an object, and none that is damaged."""
+        """Raise ``Damaged`` unless a window has an object, and none that is damaged."""
         wrong = [x for x in window.damaged if x >= number]
         if wrong or window.last < number:
             number = min([*wrong, max(number, window.last + 1)])
             await self.there(number)
-            raise RowDamaged(f"{self.key(number)} is missing")
+            raise Damaged(f"{self.key(number)} is missing")
 
     async def sequence_before(self, key: Key, time_us: int, after: int) -> int | None:
         """Return the last sequence before the first record committed at or after a time.
 
         Only of what lies after a sequence: what retention took may have had later times. Raise
-        ``RowDamaged``.
+        ``Damaged``.
         """
 
         def is_before(table: FlushHeader) -> bool:

@@ -10,14 +10,15 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from changefeed.feeds.brokers.compacted import pack
+from changefeed.feeds.brokers.compacted import as_one
 from changefeed.feeds.brokers.compaction import Border, shares
-from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import Ends, Gathered, Key
+from changefeed.feeds.brokers.flush import Ends
 from changefeed.feeds.brokers.names import segments_prefix
+from changefeed.feeds.brokers.pack import Key, Records
 from changefeed.feeds.brokers.parquet import has_parquet
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.segment_writer import SegmentWriter, slices
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Segment
 
 LARGE = 1024 * 1024
@@ -31,16 +32,16 @@ class RunContents:
     """What a run is made of."""
 
     segments: list[Segment] = field(default_factory=list)
-    packed: list[Gathered] = field(default_factory=list)
+    packed: list[Records] = field(default_factory=list)
 
     @property
     def records(self) -> int:
         in_segments = sum(x.records for x in self.segments)
-        return in_segments + sum(x.last - x.first + 1 for x in self.packed)
+        return in_segments + sum(x.count for x in self.packed)
 
 
 class RunMaker:
-    """Raises ``RowDamaged`` where an object is missing or damaged: then nothing is named."""
+    """Raises ``Damaged`` where an object is missing or damaged: then nothing is named."""
 
     def __init__(self, writer: SegmentWriter, memory: int) -> None:
         self._writer = writer
@@ -74,7 +75,7 @@ class RunMaker:
                         made.packed += _packed([*sections])
             for key, last in reached.items():
                 if last != border.ends[key].last:
-                    raise RowDamaged(
+                    raise Damaged(
                         f"objects {first} to {border.last} have {key} up to record "
                         f"{last:,}, not to {border.ends[key].last:,}"
                     )
@@ -83,17 +84,17 @@ class RunMaker:
 
     async def _gathered(
         self, reader: RowReader, numbers: range, reached: dict[Key, int]
-    ) -> AsyncIterator[Sequence[Gathered]]:
+    ) -> AsyncIterator[Sequence[Records]]:
         """Yield what objects have of some partitions, in their order, as much as memory holds.
 
         ``reached`` says up to where partitions were read, and says so afterwards.
         """
-        found: dict[Key, list[Gathered]] = defaultdict(list)
+        found: dict[Key, list[Records]] = defaultdict(list)
         size = 0
         async for sections in reader.gathered(numbers, reached.keys()):
             for one in sections:
                 if one.first != reached[one.key] + 1:
-                    raise RowDamaged(f"{one.key} does not go on after {reached[one.key]:,}")
+                    raise Damaged(f"{one.key} does not go on after {reached[one.key]:,}")
                 reached[one.key] = one.last
                 found[one.key].append(one)
                 size += one.bytes
@@ -105,13 +106,13 @@ class RunMaker:
             yield _in_order(found)
 
 
-def _in_order(found: Mapping[Key, Sequence[Gathered]]) -> Sequence[Gathered]:
+def _in_order(found: Mapping[Key, Sequence[Records]]) -> Sequence[Records]:
     return [x for key in sorted(found) for x in found[key]]
 
 
-def _packed(sections: Sequence[Gathered]) -> Iterator[Gathered]:
+def _packed(sections: Sequence[Records]) -> Iterator[Records]:
     for _, of_one in groupby(sections, key=lambda x: x.key):
-        yield from map(pack, slices([*of_one], _SECTION_BYTES))
+        yield from map(as_one, slices([*of_one], _SECTION_BYTES))
 
 
 def _large(before: Ends, after: Ends) -> set[str]:

@@ -9,15 +9,15 @@ from typing import Final
 
 from changefeed.feeds.brokers.compacted import Packed
 from changefeed.feeds.brokers.compacted_row import Held
-from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import FlushDamaged, cut_columns
 from changefeed.feeds.brokers.object_cache import Cache, ObjectCache
+from changefeed.feeds.brokers.pack import cut_columns
 from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
 from changefeed.feeds.eventlog.block_format import Layout
-from changefeed.feeds.eventlog.segment_file import Rows, Segment, SegmentDamaged
+from changefeed.feeds.eventlog.errors import Damaged
+from changefeed.feeds.eventlog.segment_file import Rows, Segment
 
 _DECODED_BYTES: Final = 64 * 1024 * 1024
 _KEPT_BYTES: Final = 1024 * 1024
@@ -28,7 +28,7 @@ _Decoded = Mapping[int, Sequence[Block]]
 
 
 class SegmentReader:
-    """Raises ``RowDamaged`` for an object that is missing, or is not what was written."""
+    """Raises ``Damaged`` for an object that is missing, or is not what was written."""
 
     def __init__(self, store: ObjectStore, cache: ObjectCache, work: Work) -> None:
         self._store = store
@@ -53,14 +53,12 @@ class SegmentReader:
     async def packed(self, held: Packed) -> Block:
         """Return a section of a run."""
         end = held.begin + held.section.bytes
+        data = await self._bytes_of(held.key, held.begin, end)
         try:
-            return _block(held, await self._bytes_of(held.key, held.begin, end))
-        except FlushDamaged:
+            return _block(held, data)
+        except Damaged as error:
             self._cache.drop(held.key)  # it may be restored
-        try:
-            return _block(held, await self._bytes_of(held.key, held.begin, end))
-        except FlushDamaged as error:
-            raise RowDamaged(f"{held.key} is not what was written: {error}") from error
+            raise Damaged(f"{held.key} is not what was written: {error}") from error
 
     async def _bytes_of(self, key: str, begin: int, end: int) -> bytes:
         """Return bytes of an object; of its beginning, from what was read of it before."""
@@ -71,7 +69,7 @@ class SegmentReader:
         else:
             data = await self._store.get(key, begin, end)
         if data is None:
-            raise RowDamaged(f"{key} is missing")
+            raise Damaged(f"{key} is missing")
         return data
 
     async def sequence_before(self, held: Held, time_us: int, after: int) -> int | None:
@@ -94,9 +92,9 @@ class SegmentReader:
                 tail, data = await self._tail(rows.segment), await self._data(rows)
                 try:
                     found = await self._work(lambda: _decoded(rows, tail, data))
-                except SegmentDamaged as error:
+                except Damaged as error:
                     self._cache.drop(rows.key)  # it may be restored
-                    raise RowDamaged(f"{rows.key} is damaged: {error}") from error
+                    raise Damaged(f"{rows.key} is damaged: {error}") from error
                 self._decoded.add(place, found)
             return found
 
@@ -112,7 +110,7 @@ class SegmentReader:
 
 def _there(segment: Segment, data: bytes | None) -> bytes:
     if data is None:
-        raise RowDamaged(f"{segment.key} is missing")
+        raise Damaged(f"{segment.key} is missing")
     return data
 
 

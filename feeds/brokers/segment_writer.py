@@ -6,15 +6,16 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from changefeed.feeds.brokers.compacted import pack
-from changefeed.feeds.brokers.errors import RowDamaged
-from changefeed.feeds.brokers.flush import Gathered
+from msgspec.structs import replace
+
+from changefeed.feeds.brokers.compacted import as_one
 from changefeed.feeds.brokers.names import segment_key
+from changefeed.feeds.brokers.pack import Records
 from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.work import Work
-from changefeed.feeds.eventlog.block_format import BlockDamaged
-from changefeed.feeds.eventlog.segment_file import Group, Segment, SegmentDamaged, Slice
+from changefeed.feeds.eventlog.errors import Damaged
+from changefeed.feeds.eventlog.segment_file import Group, Segment, Slice
 
 _GROUP_BYTES: Final = 8 * 1024 * 1024
 _GROUP_RECORDS: Final = 64 * 1024
@@ -24,13 +25,13 @@ _SHARED_BYTES: Final = 1024 * 1024
 
 
 class SegmentWriter:
-    """Raises ``RowDamaged`` where a segment cannot be made, or another thing has its name."""
+    """Raises ``Damaged`` where a segment cannot be made, or another thing has its name."""
 
     def __init__(self, store: ObjectStore, work: Work) -> None:
         self._store = store
         self._work = work
 
-    async def write(self, prefix: str, gathered: Sequence[Gathered]) -> Segment:
+    async def write(self, prefix: str, gathered: Sequence[Records]) -> Segment:
         """Make a segment of one collection, whose name begins with a prefix.
 
         ``gathered`` is in the order of partitions, without a gap in each.
@@ -39,31 +40,22 @@ class SegmentWriter:
         assert len({x.key[0] for x in gathered}) == 1, f"{prefix} is of one collection"
         try:
             data, segment = await self._work(lambda: _encoded(prefix, gathered))
-        except (SegmentDamaged, BlockDamaged) as error:
-            raise RowDamaged(
+        except Damaged as error:
+            raise Damaged(
                 f"what is to be in {prefix}… cannot be read: {error}. Restore the objects of "
                 f"the row from a copy of the store"
             ) from error
         key = segment.key
         if not await self._store.create(key, data) and await self._store.get(key) != data:
-            raise RowDamaged(f"{key} is not what its name says: delete it")
+            raise Damaged(f"{key} is not what its name says: delete it")
         return segment
 
 
-def _encoded(prefix: str, gathered: Sequence[Gathered]) -> tuple[bytes, Segment]:
+def _encoded(prefix: str, gathered: Sequence[Records]) -> tuple[bytes, Segment]:
     segments = segments_module()
-    groups = [*_row_groups(gathered)]
-    data, ends, is_text = segments.write_segment(
-        [
-            [
-                segments.Records(
-                    range_id=x.key[1], first=x.first, layout=segments.canonical(x.columns)
-                )
-                for x in group
-            ]
-            for group in groups
-        ]
-    )
+    laid_out = [replace(x, columns=segments.canonical(x.columns)) for x in gathered]
+    groups = [*_row_groups(laid_out)]
+    data, ends, is_text = segments.write_segment(groups)
     assert ends[-1] < len(data), (
         f"no footer lies behind the row groups, which end at {ends[-1]}"
     )
@@ -80,18 +72,16 @@ def _encoded(prefix: str, gathered: Sequence[Gathered]) -> tuple[bytes, Segment]
     )
 
 
-def _slice(found: Gathered) -> Slice:
-    count = found.last - found.first + 1
-    return Slice(
-        range_id=found.key[1], first=found.first, count=count, latest_us=found.latest_us
-    )
+def _slice(found: Records) -> Slice:
+    _, name = found.key
+    return Slice(range_id=name, first=found.first, count=found.count, latest_us=found.latest_us)
 
 
-def _row_groups(gathered: Sequence[Gathered]) -> Iterator[Sequence[Gathered]]:
+def _row_groups(gathered: Sequence[Records]) -> Iterator[Sequence[Records]]:
     """Give each partition that is large row groups of its own; the others share some."""
-    shared, size = list[Gathered](), 0
+    shared, size = list[Records](), 0
     for _, sections in groupby(gathered, key=lambda x: x.key):
-        for one in map(pack, slices([*sections], _GROUP_BYTES, _GROUP_RECORDS)):
+        for one in map(as_one, slices([*sections], _GROUP_BYTES, _GROUP_RECORDS)):
             if one.bytes >= _SHARED_BYTES:
                 yield [one]
                 continue
@@ -105,15 +95,15 @@ def _row_groups(gathered: Sequence[Gathered]) -> Iterator[Sequence[Gathered]]:
 
 
 def slices(
-    gathered: Sequence[Gathered], most_bytes: int, most_records: int = sys.maxsize
-) -> Iterator[Sequence[Gathered]]:
+    gathered: Sequence[Records], most_bytes: int, most_records: int = sys.maxsize
+) -> Iterator[Sequence[Records]]:
     """Cut sections that follow each other: a slice takes no more once it has so much."""
-    found: list[Gathered] = []
+    found: list[Records] = []
     size = count = 0
     for one in gathered:
         found.append(one)
         size += one.bytes
-        count += one.last - one.first + 1
+        count += one.count
         if size >= most_bytes or count >= most_records:
             yield found
             found, size, count = [], 0, 0

@@ -16,10 +16,10 @@ from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.compacted import Packed
 from changefeed.feeds.brokers.compacted_row import Held
-from changefeed.feeds.brokers.errors import PositionGone, RowDamaged, position_beyond
+from changefeed.feeds.brokers.errors import PositionGone, position_beyond
 from changefeed.feeds.brokers.extents import Extent, extent_of
-from changefeed.feeds.brokers.flush import FlushDamaged, Key
 from changefeed.feeds.brokers.names import run_of, segments_of
+from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Block, ReadResult
 from changefeed.feeds.brokers.ranges import KnownRanges, Partition, Ranges
@@ -33,7 +33,7 @@ from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import End
 from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
-from changefeed.feeds.eventlog.block_format import BlockDamaged
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Rows, Segment
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
@@ -300,7 +300,7 @@ class StoredCollection:
             await self._refresh()  # what was compacted and deleted is no end; and it is cheap
         row = self._readers.row(self._catalogs.newest, era, broker)
         if fresh or row.known == 0:
-            with suppress(RowDamaged):  # who reads up to there is told
+            with suppress(Damaged):  # who reads up to there is told
                 await row.tail()
         return row
 
@@ -310,7 +310,7 @@ def _damage_of(name: RangeId) -> Iterator[None]:
     try:
         with _answers_of_feeds():
             yield
-    except (RowDamaged, FlushDamaged, BlockDamaged) as error:
+    except Damaged as error:
         raise RangeDamaged(
             name,
             f"records of range {name!r} cannot be read: {error}. Restore the object from a "

@@ -12,15 +12,10 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from changefeed.feeds.brokers.compacted_row import HEAD_BYTES
-from changefeed.feeds.brokers.flush import (
-    FlushDamaged,
-    FlushHeader,
-    Gathered,
-    Key,
-    Section,
-    cut_columns,
-)
+from changefeed.feeds.brokers.flush import FlushHeader
+from changefeed.feeds.brokers.pack import Key, Records, Section, cut_columns
 from changefeed.feeds.eventlog.block_format import Layout, joined
+from changefeed.feeds.eventlog.errors import Damaged
 
 _GATHERED_BYTES: Final = 128 * 1024
 _OF_SPOT: Final = 400
@@ -48,8 +43,8 @@ class Spot(NamedTuple):
     def in_memory(self) -> int:
         return _OF_SPOT + (0 if self.columns is None else self.bytes)
 
-    def gathered(self, key: Key, columns: Layout) -> Gathered:
-        return Gathered(key, self.first, self.last, self.latest_us, self.stored, columns)
+    def records(self, key: Key, columns: Layout) -> Records:
+        return Records(key, self.first, self.last, self.latest_us, self.stored, columns)
 
 
 @dataclass(slots=True)
@@ -82,7 +77,7 @@ class Window:
             section = x if columns is None else None
             at = (number, x.first, x.last, x.latest_us, x.stored, x.bytes)
             spot = Spot(*at, head, section, columns)
-            self.spots.setdefault((x.collection, x.partition), []).append(spot)
+            self.spots.setdefault(x.key, []).append(spot)
             self.size += spot.in_memory
 
     def pass_over(self, number: int) -> None:
@@ -97,9 +92,11 @@ class Window:
             if spots[-1].number > after:
                 place = bisect_right(spots, after, key=lambda x: x.number)
                 more = [*_gathered(spots[place:])]
+                assert (more[0].first, more[-1].last) == (spots[place].first, spots[-1].last)
                 self.size += sum(x.in_memory for x in more)
                 self.size -= sum(x.in_memory for x in spots[place:])
                 self.spots[key] = spots[:place] + more
+        assert self.size >= _OF_SPOT, f"a window of {self.size} bytes"
 
     def spots_after(self, key: Key, after: int) -> Sequence[Spot]:
         """Return what the window has of a partition behind a sequence."""
@@ -150,5 +147,5 @@ def _columns(data: bytes, head: int, section: Section) -> Layout | None:
     begin = head + section.offset
     try:
         return cut_columns(data[begin : begin + section.bytes], section)
-    except FlushDamaged:
+    except Damaged:
         return None

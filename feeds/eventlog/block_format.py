@@ -25,6 +25,7 @@ from io import BytesIO, StringIO
 from itertools import islice, repeat, starmap, tee
 from typing import Final, NamedTuple
 
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, Encoded
 from changefeed.feeds.feed import Change, LateChanges, RangeId
 
@@ -50,10 +51,6 @@ def check_of(columns: Iterable[bytes]) -> int:
     for column in columns:
         check = zlib.crc32(column, check)
     return check
-
-
-class BlockDamaged(Exception):
-    """The columns of a block do not fit together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,14 +106,14 @@ class Uncut:
     """
 
     def __init__(self, range_id: RangeId, first: int, count: int, block: Layout) -> None:
-        """Take a block that is to have ``count`` records. Raise ``BlockDamaged`` if not."""
+        """Take a block that is to have ``count`` records. Raise ``Damaged`` if not."""
         _check_counts(count, block)
         self.first, self.left = first, count
         self.size = len(block.bodies) + len(block.keys)
         try:
             self._changes = _changes(range_id, first, count, block)
         except ValueError as error:
-            raise BlockDamaged(str(error)) from error
+            raise Damaged(str(error)) from error
         self._taken, self._cut = 0, 0
         self._late = deque[LateChanges]()
         """What is taken and not cut, the first of which is the next."""
@@ -139,7 +136,7 @@ class Uncut:
 
 
 def _check_counts(count: int, block: Layout) -> None:
-    """Raise ``BlockDamaged`` where a column has another number of records than is said."""
+    """Raise ``Damaged`` where a column has another number of records than is said."""
     known = {x: block.kinds.count(x) for x in _OPERATIONS}
     found = {
         "kinds": (len(block.kinds), count),
@@ -154,7 +151,7 @@ def _check_counts(count: int, block: Layout) -> None:
         ),
     }
     if odd := {name: x for name, x in found.items() if x[0] != x[1]}:
-        raise BlockDamaged(f"of {count} records there are columns of other sizes: {odd}")
+        raise Damaged(f"of {count} records there are columns of other sizes: {odd}")
 
 
 def _changes(range_id: RangeId, first: int, count: int, block: Layout) -> Iterator[Change]:

@@ -14,10 +14,6 @@ import msgspec
 from changefeed.feeds.feed import RangeId
 
 
-class SegmentDamaged(Exception):
-    """The bytes of a segment are not those that were written. The text says which."""
-
-
 class Slice(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The rows of one range in a row group: ``count`` sequences from ``first`` on.
 

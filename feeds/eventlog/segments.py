@@ -16,35 +16,22 @@ needs pyarrow: it is imported where a segment is written or read, and nowhere el
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO, RawIOBase
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from changefeed.feeds.brokers.pack import Records
 from changefeed.feeds.eventlog.arrow_columns import TIME, Arrays, Bodies, arrays, layout_of
-from changefeed.feeds.eventlog.block_format import BlockDamaged, Columns, Layout, joined
-from changefeed.feeds.eventlog.segment_file import Segment, SegmentDamaged
-from changefeed.feeds.feed import RangeId
+from changefeed.feeds.eventlog.block_format import Columns, Layout, joined
+from changefeed.feeds.eventlog.errors import Damaged
+from changefeed.feeds.eventlog.segment_file import Segment
 
 _BATCH: Final = 8192
 _DICTIONARIES: Final = ["range", "operation", "key", "id"]
 _BOUNDED: Final = ["range", "sequence", "key", "committed_at"]
 _DELTAS: Final = {"sequence": "DELTA_BINARY_PACKED", "committed_at": "DELTA_BINARY_PACKED"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
-    """Records of a range that follow each other, for one row group."""
-
-    range_id: RangeId
-    first: int
-    layout: Layout
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.layout.kinds) - 1
 
 
 class Written(NamedTuple):
@@ -62,7 +49,7 @@ class _NotText(Exception):
 def write_segment(groups: Sequence[Sequence[Records]]) -> Written:
     """Write the file of some row groups, and read it back.
 
-    Raise ``SegmentDamaged`` for records that cannot be written, and if what is read back
+    Raise ``Damaged`` for records that cannot be written, and if what is read back
     is not what was to be written.
     """
     assert groups, "a segment without records"
@@ -75,10 +62,9 @@ def write_segment(groups: Sequence[Sequence[Records]]) -> Written:
             batches = [*parquet.iter_batches(_BATCH, row_groups=[number], use_threads=False)]
             skip = 0
             for records in group:
-                count = len(records.layout.kinds)
-                if joined(layouts(batches, skip, count)) != records.layout:
+                if joined(layouts(batches, skip, records.count)) != records.columns:
                     raise _unlike(records, "it is not what was to be written")
-                skip += count
+                skip += records.count
     return written
 
 
@@ -120,11 +106,11 @@ def _schema(bodies: Bodies) -> pa.Schema:
 
 
 def _batch(records: Records, schema: pa.Schema, bodies: Bodies) -> pa.RecordBatch:
-    layout, size = records.layout, len(records.layout.kinds)
-    columns = Columns(first=records.first, count=size, skip=0, layout=layout)
+    size = records.count
+    columns = Columns(first=records.first, count=size, skip=0, layout=records.columns)
     making: Arrays = {
         **arrays(columns, bodies),
-        "range": lambda: pa.repeat(records.range_id, size),
+        "range": lambda: pa.repeat(records.key[1], size),
     }
     made = []
     for name in schema.names:
@@ -139,16 +125,16 @@ def _batch(records: Records, schema: pa.Schema, bodies: Bodies) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-def _unlike(records: Records, reason: str) -> SegmentDamaged:
+def _unlike(records: Records, reason: str) -> Damaged:
     """Clients may lay out anything."""
-    where = f"records {records.first:,} to {records.last:,} of {records.range_id!r}"
-    return SegmentDamaged(f"{where}: {reason}")
+    where = f"records {records.first:,} to {records.last:,} of {records.key[1]!r}"
+    return Damaged(f"{where}: {reason}")
 
 
 def canonical(layout: Layout) -> Layout:
     """Return the same records as a log lays them out: ids that are the key not kept apart.
 
-    What clients of brokers lay out may be otherwise. Raise ``BlockDamaged``.
+    What clients of brokers lay out may be otherwise. Raise ``Damaged``.
     """
     if not layout.id_sizes:
         return layout
@@ -158,7 +144,7 @@ def canonical(layout: Layout) -> Layout:
         made = {name: make() for name, make in arrays(columns, "bytes").items()}
         found = layout_of(pa.RecordBatch.from_pydict(made))
     except (pa.ArrowInvalid, IndexError) as error:
-        raise BlockDamaged(str(error)) from error
+        raise Damaged(str(error)) from error
     assert len(found.kinds) == size, f"{size} records became {len(found.kinds)}"
     return found
 
@@ -169,13 +155,13 @@ def read_group(
     """Yield the rows of a row group, some at a time.
 
     ``tail`` is what lies behind the row groups, ``data`` the bytes of this one. Raise
-    ``SegmentDamaged`` before anything is made of bytes that are not those written.
+    ``Damaged`` before anything is made of bytes that are not those written.
     """
     assert 0 <= number < len(segment.groups), f"{segment.key} has no row group {number}"
     check_tail(segment, tail)
     group, rows = segment.groups[number], 0
     if zlib.crc32(data) != group.crc:
-        raise SegmentDamaged(f"row group {number} is not what was written")
+        raise Damaged(f"row group {number} is not what was written")
     source = _Window(data, segment.bounds(number)[0])
     with _noticed():
         metadata = pq.read_metadata(pa.BufferReader(tail))
@@ -186,13 +172,13 @@ def read_group(
                 rows += found.num_rows
                 yield found
     if rows != sum(x.count for x in group.slices):
-        raise SegmentDamaged(f"row group {number} has {rows:,} changes, and should have others")
+        raise Damaged(f"row group {number} has {rows:,} changes, and should have others")
 
 
 def check_tail(segment: Segment, tail: bytes) -> None:
-    """Raise ``SegmentDamaged`` unless what lies behind the row groups was written there."""
+    """Raise ``Damaged`` unless what lies behind the row groups was written there."""
     if zlib.crc32(tail) != segment.tail_crc:
-        raise SegmentDamaged("its footer is not what was written, or it was cut")
+        raise Damaged("its footer is not what was written, or it was cut")
 
 
 def cut_rows(
@@ -208,7 +194,7 @@ def cut_rows(
 
 
 def layouts(batches: Iterable[pa.RecordBatch], skip: int, count: int) -> Iterator[Layout]:
-    """Yield the same as a log has it. Raise ``SegmentDamaged`` for what no log can have."""
+    """Yield the same as a log has it. Raise ``Damaged`` for what no log can have."""
     with _noticed():
         yield from map(layout_of, cut_rows(batches, skip, count))
 
@@ -218,7 +204,7 @@ def _noticed() -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, KeyError, IndexError) as error:
-        raise SegmentDamaged(str(error)) from error
+        raise Damaged(str(error)) from error
 
 
 class _Window(RawIOBase):

@@ -11,13 +11,13 @@ from typing import Final
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compactor import Compacted, Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.errors import RowDamaged
 from changefeed.feeds.brokers.flush import TABLE_EVERY
 from changefeed.feeds.brokers.retention import Retention
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.eventlog.directory import WRITER
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.runtime.clock import elapsed_time
 
 NOW: Final = "now"
@@ -76,7 +76,7 @@ class Upkeep:
         era = self._catalogs.newest.era
         assert era is not None, "a log has an era"
         for row in era.rows:
-            with suppress(RowDamaged):  # what lies before it can be compacted
+            with suppress(Damaged):  # what lies before it can be compacted
                 await self._readers.row(self._catalogs.newest, era.number, row.broker).tail()
         await self._compactor.step(everything=everything)
         await self._store.put(NOW, b"")

@@ -23,12 +23,11 @@ from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compactor import Compacted
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
-    NewSection,
     PartitionEnd,
     encode_flush,
     end_with,
     has_table,
-    section_behind,
+    records_behind,
 )
 from changefeed.feeds.brokers.names import flush_key, row_prefix
 from changefeed.feeds.brokers.object_cache import ObjectCache
@@ -384,7 +383,10 @@ class EventLogWriter:
 
     def _frame(self, era: Era, grouped: _Grouped, *, seal: bool = False) -> _Frame:
         number, now_us = self._next, self._now_us()
-        sections = [self._section(name, x) for name, x in sorted(grouped.items())]
+        records = [
+            records_behind(self._ends.get(name) or _no_end(name), lay_out(x))
+            for name, x in sorted(grouped.items())
+        ]
         table = tuple(self._ends.values()) if seal or has_table(number) else None
         header = FlushHeader(
             cluster=self._catalogs.newest.identity,
@@ -396,12 +398,8 @@ class EventLogWriter:
             seal=seal,
             table=table,
         )
-        ends = {x.partition: end_with(x, now_us) for x in sections}
-        return _Frame(number, encode_flush(header, sections), ends)
-
-    def _section(self, name: RangeId, encoded: Sequence[Encoded]) -> NewSection:
-        none = PartitionEnd(collection=COLLECTION, partition=name)
-        return section_behind(self._ends.get(name, none), lay_out(encoded))
+        ends = {x.key[1]: end_with(x, now_us) for x in records}
+        return _Frame(number, encode_flush(header, records), ends)
 
     def _now_us(self) -> int:
         """Return the wall-clock time; in a row it never goes back, nor before its era."""
@@ -439,6 +437,10 @@ class EventLogWriter:
             self._unsettled = None
             self._next = frame.number + 1
             self._ends.update(frame.ends)
+
+
+def _no_end(name: RangeId) -> PartitionEnd:
+    return PartitionEnd(collection=COLLECTION, partition=name)
 
 
 async def _keep_up(upkeep: Upkeep) -> None:

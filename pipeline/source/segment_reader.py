@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from changefeed.feeds.brokers.stored_collection import StoredRows
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.segment_file import Segment, SegmentDamaged
+from changefeed.feeds.eventlog.errors import Damaged
+from changefeed.feeds.eventlog.segment_file import Segment
 from changefeed.feeds.eventlog.segments import check_tail, cut_rows, read_group
 from changefeed.feeds.feed import RangeId
 
@@ -69,7 +70,7 @@ def _given(asked: "Future[bytes | None]") -> bytes:
 def _noticed(name: RangeId, segment: Segment) -> Iterator[None]:
     try:
         yield
-    except SegmentDamaged as error:
+    except Damaged as error:
         raise RangeDamaged(
             name,
             f"records of range {name!r} cannot be read: {segment.key} is not what was written "

@@ -15,7 +15,7 @@ import pytest
 
 from changefeed import open_feed, open_producer
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.brokers.flush import header_bytes
+from changefeed.feeds.brokers.pack import header_bytes
 from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.feed import Feed

@@ -3,8 +3,9 @@
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from changefeed.feeds.brokers.flush import Place, decode_header, header_bytes
+from changefeed.feeds.brokers.flush import decode_header
 from changefeed.feeds.brokers.names import number_of
+from changefeed.feeds.brokers.pack import Place, header_bytes
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId

@@ -14,7 +14,7 @@ from changefeed.feeds.brokers.catalog import (
     first_catalog,
 )
 from changefeed.feeds.brokers.compacted import CompactedRun, decode_run
-from changefeed.feeds.brokers.flush import FlushHeader, Place, Section, decode_header
+from changefeed.feeds.brokers.flush import FlushHeader, decode_header
 from changefeed.feeds.brokers.names import (
     CATALOG,
     COLLECTIONS,
@@ -25,6 +25,7 @@ from changefeed.feeds.brokers.names import (
     row_prefix,
     run_of,
 )
+from changefeed.feeds.brokers.pack import Place, Section
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
@@ -244,7 +245,8 @@ class Guard:
     def _run(self, era: int, broker: str, key: str) -> CompactedRun:
         number = number_of(key)
         assert number is not None
-        return decode_run(self._objects.data[key], self.newest.identity, era, broker, number)
+        place = Place(era, broker, number)
+        return decode_run(self._objects.data[key], self.newest.identity, place)
 
 
 def _start(collection: Collection, partition: RangeId) -> int:

@@ -4,14 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from changefeed.feeds.brokers.catalog import Catalog, Collection
-from changefeed.feeds.brokers.flush import (
-    FlushHeader,
-    Place,
-    Section,
-    decode_header,
-    section_columns,
-)
+from changefeed.feeds.brokers.flush import FlushHeader, decode_header
 from changefeed.feeds.brokers.names import flush_key
+from changefeed.feeds.brokers.pack import Place, Section, cut_columns, header_bytes
 from changefeed.feeds.brokers.ranges import ranges_of, run_lengths
 from changefeed.feeds.eventlog.block_format import Uncut
 from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
@@ -182,7 +177,7 @@ class _RowCheck:
         if section.first != expected:
             raise Violation(f"{key} goes on at {section.first}, not at {expected}")
         self._lasts[key] = section.last
-        columns = section_columns(data, section)
+        columns = cut_columns(data[header_bytes(data) + section.offset :], section)
         self.times.setdefault(key, []).extend(memoryview(columns.times).cast("q"))
         changes = Uncut(section.partition, section.first, section.count, columns).take(
             section.count

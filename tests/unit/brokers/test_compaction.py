@@ -23,13 +23,9 @@ from changefeed.feeds.brokers.compactor import Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.deletion import delete_segments
 from changefeed.feeds.brokers.errors import PositionGone
-from changefeed.feeds.brokers.flush import (
-    PartitionEnd,
-    Place,
-    decode_header,
-    encode_flush,
-)
+from changefeed.feeds.brokers.flush import PartitionEnd, decode_header, encode_flush
 from changefeed.feeds.brokers.names import flush_key, segments_of
+from changefeed.feeds.brokers.pack import Place
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Appended
 from changefeed.feeds.brokers.ranges import ranges_of

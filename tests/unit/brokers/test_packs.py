@@ -5,13 +5,14 @@ import pytest
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection
 from changefeed.feeds.brokers import run_maker
-from changefeed.feeds.brokers.compacted import decode_run, run_header_bytes
-from changefeed.feeds.brokers.errors import RowDamaged
+from changefeed.feeds.brokers.compacted import decode_run
+from changefeed.feeds.brokers.pack import Place, header_bytes
 from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.transitions import with_kept_from
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import Uncut
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import batch, keys_of, open_ids, put
 from tests.unit.brokers.test_compaction import BY_HAND, P1, broker, compactor
@@ -93,14 +94,14 @@ async def test_a_run_that_is_damaged_stops_what_it_holds_until_it_is_restored(
         assert await (await compactor(core, store)).step()
         [run] = compacted(store)
         sound = store.objects[run]
-        assert run_header_bytes(sound) < len(sound), "it holds records"
-        decode_run(sound, core.cluster.identity, 1, "broker-1", 1)
+        assert header_bytes(sound) < len(sound), "it holds records"
+        decode_run(sound, core.cluster.identity, Place(1, "broker-1", 1))
         hurt = bytearray(sound)
         hurt[place] ^= 1
         store.objects[run] = bytes(hurt)
         await delete_what_is_in_runs(core, store)
         async with broker(store, "broker-2", settings=BY_HAND) as other:
-            with pytest.raises((RangeDamaged, RowDamaged)):
+            with pytest.raises((RangeDamaged, Damaged)):
                 await other.read("orders", RangeId(P1), 0)
             store.objects[run] = sound
             assert len(await keys_of(other, "orders", P1)) == 65

@@ -8,16 +8,10 @@ from msgspec.structs import replace
 
 from changefeed.brokers.open_partition import OpenPartition
 from changefeed.feeds.brokers.catalog import Row
-from changefeed.feeds.brokers.flush import (
-    FlushHeader,
-    NewSection,
-    Place,
-    decode_header,
-    encode_flush,
-    has_table,
-)
+from changefeed.feeds.brokers.flush import FlushHeader, decode_header, encode_flush, has_table
 from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.brokers.object_cache import ObjectCache
+from changefeed.feeds.brokers.pack import Place, Records
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.errors import RangeDamaged
@@ -28,13 +22,17 @@ from changefeed.runtime.gather import gather_or_cancel
 from tests.support.brokers import batch
 
 P1 = RangeId("e1.p01.v00-ff")
+P2 = RangeId("e1.p02.v00-ff")
 KEY = ("orders", P1)
 
 
-async def stored_row(at_us: Sequence[int]) -> MemoryStore:
-    """Store a row of objects with a record each, and the seal of a dead broker."""
+async def stored_row(at_us: Sequence[int], *, of_another: int = 0) -> MemoryStore:
+    """Store a row of objects with a record each, and the seal of a dead broker.
+
+    One of the objects may have its record in another partition.
+    """
     store, objects = MemoryStore(), len(at_us)
-    partition = OpenPartition("orders", P1)
+    partition, another = OpenPartition("orders", P1), OpenPartition("orders", P2)
     for n in range(1, objects + 2):
         seal = n > objects
         header = FlushHeader(
@@ -49,8 +47,9 @@ async def stored_row(at_us: Sequence[int]) -> MemoryStore:
         )
         sections = []
         if not seal:
-            accepted = partition.accept(batch(P1, f"k{n}", at_us=at_us[n - 1]))
-            sections = [partition.section([accepted], n)]
+            here = another if n == of_another else partition
+            accepted = here.accept(batch(here.partition, f"k{n}", at_us=at_us[n - 1]))
+            sections = [here.records([accepted], n)]
         await store.create(flush_key(1, "b", n), encode_flush(header, sections))
     return store
 
@@ -110,16 +109,9 @@ async def test_several_that_look_for_the_end_of_a_row_stop_at_its_seal() -> None
     store = SlowStore()
     store.objects = (await stored_row(range(1, 7))).objects
     late = decode_header(store.objects[flush_key(1, "b", 6)], "c", Place(1, "b", 6))
-    section = NewSection(
-        collection="orders",
-        partition=P1,
-        first=7,
-        count=1,
-        latest_us=9,
-        stored=9,
-        columns=lay_out([encode_record(Record(key="late"), 1)]),
-    )
-    behind = encode_flush(replace(late, number=8, sections=(), table=None), [section])
+    columns = lay_out([encode_record(Record(key="late"), 1)])
+    records = Records(KEY, 7, 7, 9, 9, columns)
+    behind = encode_flush(replace(late, number=8, sections=(), table=None), [records])
     store.objects[flush_key(1, "b", 8)] = behind
     reader = reader_of(store)
     await gather_or_cancel(*(reader.tail() for _ in range(3)))
@@ -158,4 +150,23 @@ async def test_records_before_and_behind_a_damaged_object_are_read() -> None:
     assert (block.first, block.last) == (6, 30)
     assert await reader.read(KEY, 30, 10**6) == []
     with pytest.raises(RangeDamaged):
-        await reader.read(("orders", RangeId("e1.p02.v00-ff")), 0, 10**6)
+        await reader.read(("orders", P2), 0, 10**6)
+
+
+async def test_what_is_restored_and_goes_on_while_it_is_read_is_read_once() -> None:
+    store = SlowStore()
+    store.objects = (await stored_row(range(1, 6), of_another=2)).objects
+    key = flush_key(1, "b", 2)
+    whole, store.objects[key] = store.objects[key], b"no object of a row"
+    reader = reader_of(store)
+    reader.known = 4
+    reading = asyncio.create_task(reader.read(KEY, 0, 10**6))
+    await asyncio.sleep(0.15)  # its table is known, and the window is on its way
+    reader.learn(Row(broker="b", incarnation="b1", address="", sealed_at=6))
+    await asyncio.sleep(0.1)  # the window was damaged, and is on its way again
+    store.objects[key] = whole
+    blocks = await reading
+    assert blocks[-1].count == len(blocks[-1].columns.kinds)
+    while blocks[-1].last < 4:
+        blocks = await reader.read(KEY, blocks[-1].last, 10**6)
+        assert blocks[-1].count == len(blocks[-1].columns.kinds)

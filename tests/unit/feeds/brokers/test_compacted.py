@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from changefeed.feeds.brokers.compacted import (
     CompactedRun,
     decode_run,
-    encode_run,
 )
-from changefeed.feeds.brokers.flush import FlushDamaged, PartitionEnd
+from changefeed.feeds.brokers.flush import PartitionEnd
 from changefeed.feeds.brokers.names import run_of, segment_key, segments_prefix
+from changefeed.feeds.brokers.pack import encode_pack
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Group, Segment, Slice
 from changefeed.feeds.feed import RangeId
 
@@ -56,18 +57,18 @@ RUN = CompactedRun(
 )
 
 
-@given(st.integers(0, len(encode_run(RUN)) - 1), st.integers(1, 255))
+@given(st.integers(0, len(encode_pack(RUN)) - 1), st.integers(1, 255))
 def test_a_byte_that_is_another_is_noticed(place: int, other: int) -> None:
-    data = bytearray(encode_run(RUN))
+    data = bytearray(encode_pack(RUN))
     data[place] ^= other
-    with pytest.raises(FlushDamaged):
-        decode_run(bytes(data), RUN.cluster, 3, "broker-1", 65)
+    with pytest.raises(Damaged):
+        decode_run(bytes(data), RUN.cluster, RUN.place)
 
 
-@given(st.integers(0, len(encode_run(RUN)) - 1))
+@given(st.integers(0, len(encode_pack(RUN)) - 1))
 def test_one_that_is_cut_off_is_noticed(size: int) -> None:
-    with pytest.raises(FlushDamaged):
-        decode_run(encode_run(RUN)[:size], RUN.cluster, 3, "broker-1", 65)
+    with pytest.raises(Damaged):
+        decode_run(encode_pack(RUN)[:size], RUN.cluster, RUN.place)
 
 
 @pytest.mark.parametrize(
@@ -83,5 +84,5 @@ def test_one_that_is_cut_off_is_noticed(size: int) -> None:
     ],
 )
 def test_what_belongs_elsewhere_or_cannot_be_is_refused(other: CompactedRun) -> None:
-    with pytest.raises(FlushDamaged):
-        decode_run(encode_run(other), RUN.cluster, 3, "broker-1", 65)
+    with pytest.raises(Damaged):
+        decode_run(encode_pack(other), RUN.cluster, RUN.place)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.compacted import CompactedRun, encode_run
+from changefeed.feeds.brokers.compacted import CompactedRun
 from changefeed.feeds.brokers.compacted_row import CompactedRow
 from changefeed.feeds.brokers.flush import TABLE_EVERY, PartitionEnd
 from changefeed.feeds.brokers.names import compacted_key
+from changefeed.feeds.brokers.pack import encode_pack
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed
 from changefeed.feeds.eventlog.segment_file import Group, Segment, Slice
@@ -59,7 +60,7 @@ def row_of(store: MemoryStore, runs: range, objects: int = 4) -> CompactedRow:
         )
         first, last = objects * n + 1, objects * n + objects
         run = replace(RUN, first=first, last=last, ends=(end,), segments=(segment,))
-        store.objects[compacted_key(1, "b", run.first)] = encode_run(run)
+        store.objects[compacted_key(1, "b", run.first)] = encode_pack(run)
     return CompactedRow(store, "c", 1, "b")
 
 

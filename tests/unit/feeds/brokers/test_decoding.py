@@ -11,15 +11,16 @@ import pytest
 from changefeed import brokers, feeds
 from changefeed.feeds.brokers.catalog import decode_catalog
 from changefeed.feeds.brokers.catalog_store import open_cluster
-from changefeed.feeds.brokers.compacted import MAGIC as RUN
-from changefeed.feeds.brokers.compacted import decode_run
+from changefeed.feeds.brokers.compacted import CompactedRun, decode_run
 from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.brokers.flush import MAGIC, FlushDamaged, Place, decode_header
+from changefeed.feeds.brokers.flush import FlushHeader, decode_header
+from changefeed.feeds.brokers.pack import Place
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.wire import WireDamaged, parsed_append
+from changefeed.feeds.eventlog.errors import Damaged
 
-FLUSH = (1, "b", "i", 1, 1)
-ENDED = (1, "b", 1, 1, 1, False, (), ())
+FLUSH = (FlushHeader.magic, 1, "b", "i", 1, 1)
+ENDED = (CompactedRun.magic, 1, "b", 1, 1, 1, False, (), ())
 IN_A_ROW = (
     b'c","eras":[{"number":1,"began_us":1,"rows":[{"broker":"\xff","incarnation":"i"}]}],"x":"'
 )
@@ -45,8 +46,14 @@ def _append() -> bytes:
 @pytest.mark.parametrize(
     ("read", "error"),
     [
-        (lambda: decode_header(_packed(MAGIC, *FLUSH), "c", Place(1, "b", 1)), FlushDamaged),
-        (lambda: decode_run(_packed(RUN, *ENDED), "c", 1, "b", 1), FlushDamaged),
+        (
+            lambda: decode_header(_packed(*FLUSH), "c", Place(1, "b", 1)),
+            Damaged,
+        ),
+        (
+            lambda: decode_run(_packed(*ENDED), "c", Place(1, "b", 1)),
+            Damaged,
+        ),
         (lambda: decode_catalog(_json(NO_TEXT), "c"), ClusterRefused),
         (lambda: decode_catalog(_json(IN_A_ROW), "c"), ClusterRefused),
         (lambda: parsed_append(_append()), WireDamaged),

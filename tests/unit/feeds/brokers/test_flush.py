@@ -6,19 +6,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from changefeed.feeds.brokers.flush import (
-    FlushDamaged,
     FlushHeader,
-    NewSection,
     PartitionEnd,
-    Place,
     Reached,
     StoredRequest,
     decode_header,
     encode_flush,
     producers_after,
-    section_columns,
 )
+from changefeed.feeds.brokers.pack import Place, Records, cut_columns, header_bytes
 from changefeed.feeds.eventlog.block_format import Layout
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.feed import RangeId
 
 PLACE = Place(2, "broker-1", 7)
@@ -39,14 +37,13 @@ def header(number: int = 7, table: tuple[PartitionEnd, ...] | None = None) -> Fl
 
 def read_all(data: bytes) -> None:
     for section in decode_header(data, CLUSTER, PLACE).sections:
-        section_columns(data, section)
+        cut_columns(data[header_bytes(data) + section.offset :], section)
 
 
-SECTION = NewSection(
-    collection="orders",
-    partition=RangeId("e2.p01.v00-ff"),
+RECORDS = Records(
+    key=("orders", RangeId("e2.p01.v00-ff")),
     first=3,
-    count=1,
+    last=3,
     latest_us=9,
     stored=30,
     columns=Layout(b"\0", bytes(8), b"\1\0\0\0", b"a", b"", b"", bytes(4), b"", b"", b""),
@@ -54,40 +51,42 @@ SECTION = NewSection(
 
 layouts = st.builds(Layout, *[st.binary(max_size=40)] * 10)
 sections = st.builds(
-    NewSection,
-    collection=st.sampled_from(["orders", "users"]),
-    partition=st.sampled_from([RangeId("e2.p01.v00-ff"), RangeId("e2.p02.v00-7f")]),
+    Records,
+    key=st.tuples(
+        st.sampled_from(["orders", "users"]),
+        st.sampled_from([RangeId("e2.p01.v00-ff"), RangeId("e2.p02.v00-7f")]),
+    ),
     first=st.integers(1, 2**60),
-    count=st.just(0),
+    last=st.just(0),
     latest_us=st.integers(-(2**62), 2**62),
     stored=st.integers(0, 2**60),
     columns=layouts,
-).map(lambda x: replace(x, count=len(x.columns.kinds)))
+).map(lambda x: replace(x, last=x.first + len(x.columns.kinds) - 1))
 
 
 @given(st.lists(sections, min_size=1, max_size=3), st.data())
-def test_one_wrong_byte_is_seen(new: list[NewSection], draw: st.DataObject) -> None:
+def test_one_wrong_byte_is_seen(new: list[Records], draw: st.DataObject) -> None:
     data = bytearray(encode_flush(header(), new))
     data[draw.draw(st.integers(0, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
-    with pytest.raises(FlushDamaged):
+    with pytest.raises(Damaged):
         read_all(bytes(data))
 
 
 @given(st.lists(sections, min_size=1, max_size=3), st.data())
-def test_an_object_that_is_cut_off_is_seen(new: list[NewSection], draw: st.DataObject) -> None:
+def test_an_object_that_is_cut_off_is_seen(new: list[Records], draw: st.DataObject) -> None:
     whole = encode_flush(header(), new)
     data = whole[: draw.draw(st.integers(0, len(whole) - 1))]
-    with pytest.raises(FlushDamaged):
+    with pytest.raises(Damaged):
         read_all(data)
 
 
 def test_an_object_of_another_cluster_is_none() -> None:
-    with pytest.raises(FlushDamaged, match="cluster 01234567"):
+    with pytest.raises(Damaged, match="cluster 01234567"):
         decode_header(encode_flush(header()), "f" * 32, PLACE)
 
 
 def test_the_bytes_of_a_flush_are_frozen() -> None:
-    assert encode_flush(header(65, ()), [SECTION]) == FROZEN
+    assert encode_flush(header(65, ()), [RECORDS]) == FROZEN
 
 
 def asked(producer: str, number: int, check: int, generation: int = 0) -> StoredRequest:

@@ -9,13 +9,8 @@ from itertools import permutations
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.block_format import (
-    BlockDamaged,
-    Layout,
-    Uncut,
-    joined,
-    lay_out,
-)
+from changefeed.feeds.eventlog.block_format import Layout, Uncut, joined, lay_out
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.ids import position, range_id, sequence_of
 from changefeed.feeds.eventlog.records import Record, encode_record
@@ -161,7 +156,7 @@ def test_a_key_may_hold_any_sign(key: str) -> None:
 def test_a_block_that_does_not_hold_what_it_says_is_damage(
     count: int, damage: dict[str, bytes]
 ) -> None:
-    with pytest.raises(BlockDamaged):
+    with pytest.raises(Damaged):
         Uncut(RANGE, 1, count, LAID_OUT._replace(**damage)).take(count)
 
 
