@@ -1,7 +1,7 @@
 """The client of an account, for feeds and leases: by its key, or by an identity in Azure."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
@@ -44,21 +44,41 @@ async def client_of(account: Account, **options: Any) -> AsyncIterator[CosmosCli
             credential = _GivenToken(account.access.token)
         else:
             credential = await stack.enter_async_context(_identity(account))
-        transport = _Transport(use_env_settings=has_proxy(account.endpoint))
-        # TLS is verified by the client, but for endpoints on this machine.
-        client = CosmosClient(
-            account.endpoint,
-            credential,
-            user_agent_suffix="changefeed-host",
-            transport=transport,
-            **options,
-        )
-        if account.key is not None:
-            transport.renew = partial(_renew, client, account.key)
-        # Before it is entered: it leaves a session open if the account does not answer.
-        stack.push_async_callback(client.close)
-        await client.__aenter__()
+        here = is_this_machine(account.host)
+        options["enable_endpoint_discovery"] = not here
+        client = await stack.enter_async_context(_entered(account, credential, options))
+        # An emulator of one region may not know by which address it is reached.
+        if here and await _has_several_regions(client):
+            options["enable_endpoint_discovery"] = True
+            client = await stack.enter_async_context(_entered(account, credential, options))
         yield client
+
+
+@asynccontextmanager
+async def _entered(
+    account: Account, credential: Any, options: Mapping[str, Any]
+) -> AsyncIterator[CosmosClient]:
+    transport = _Transport(use_env_settings=has_proxy(account.endpoint))
+    # TLS is verified by the client, but for endpoints on this machine.
+    client = CosmosClient(
+        account.endpoint,
+        credential,
+        user_agent_suffix="changefeed-host",
+        transport=transport,
+        **options,
+    )
+    if account.key is not None:
+        transport.renew = partial(_renew, client, account.key)
+    try:
+        # It leaves a session open if the account does not answer.
+        yield await client.__aenter__()
+    finally:
+        await client.close()
+
+
+async def _has_several_regions(client: CosmosClient) -> bool:
+    said = await client.client_connection.GetDatabaseAccount()
+    return len(said.ReadableLocations) > 1
 
 
 def require_async(container: object) -> str:
