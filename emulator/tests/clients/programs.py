@@ -48,9 +48,13 @@ def java(main: str, *arguments: str, module: str = "java") -> list[str]:
 
 def node(program: str, *arguments: str) -> list[str]:
     """Return the command that runs a program of the Node folder; skip where it cannot be."""
-    modules = _installed_node() / "node_modules"
     program = str(HERE / "node" / program)
-    return ["env", f"NODE_PATH={modules}", "node", program, *arguments]
+    return ["env", f"NODE_PATH={node_modules()}", "node", program, *arguments]
+
+
+def node_modules() -> Path:
+    """Return where the packages for Node are; skip where they cannot be had."""
+    return _installed_node() / "node_modules"
 
 
 def go(program: str, *arguments: str) -> list[str]:

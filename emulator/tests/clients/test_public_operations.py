@@ -1,6 +1,6 @@
 """The stories call every public function of clients, but for those that a list names.
 
-For Go that is what ran; for Rust and Python, what the text of the stories calls.
+For Go that is what ran; for the others, what the text of the stories calls. Java has no list.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import azure.cosmos.aio
 import pytest
 
 from emulator.tests.clients.endpoint import endpoint
-from emulator.tests.clients.programs import GO_CLIENT, HERE, go, lines_of
+from emulator.tests.clients.programs import GO_CLIENT, HERE, go, lines_of, node_modules
 from emulator.tests.clients.vendor_suites import SUITES
 
 pytestmark = pytest.mark.nightly
@@ -65,6 +65,18 @@ def test_the_story_for_python_calls_each_public_function() -> None:
     assert {"create_database", "query_items_change_feed"} <= found
     told = text_of(HERE, "python_*.py")
     check_named("python", {x for x in found if not is_called(x, told)})
+
+
+def test_the_story_for_node_calls_each_public_function() -> None:
+    types = node_modules() / "@azure/cosmos/dist/esm"
+    files = [types / "CosmosClient.d.ts", *(types / "client").rglob("*.d.ts")]
+    files = [x for x in files if x.parent.name != "ChangeFeed"]  # what iterators are made of
+    pattern = re.compile(r"^    ([a-z]\w*)[(<]", re.MULTILINE)
+    found = {x for file in files for x in pattern.findall(file.read_text("utf-8"))}
+    found.remove("constructor")
+    assert {"executeBulkOperations", "getChangeFeedIterator"} <= found
+    told = text_of(HERE / "node", "*.js")
+    check_named("node", {x for x in found if not is_called(x, told)})
 
 
 def public_of_rust(text: str) -> Iterator[str]:

@@ -51,6 +51,11 @@ async function resources() {
   await of("create and read a database", async () => {
     await client.databases.create({ id: name });
     assert.equal((await database.read()).resource.id, name);
+    const account = (await client.getDatabaseAccount()).resource;
+    assert.equal(account.consistencyPolicy, "Session");
+    const reads = [await client.getReadEndpoint(), ...(await client.getReadEndpoints())];
+    const writes = [await client.getWriteEndpoint(), ...(await client.getWriteEndpoints())];
+    assert.deepEqual(new Set([...reads, ...writes].map((x) => new URL(x).port)).size, 1);
     await status(409, () => client.databases.create({ id: name }));
     await status(404, () => client.database("none").read());
   });
@@ -64,6 +69,8 @@ async function resources() {
     await database.containers.create({ id: "plain", partitionKey: { paths: ["/pk"] } });
     const found = (await database.container("plain").read()).resource;
     assert.deepEqual(found.partitionKey.paths, ["/pk"]);
+    const key = (await database.container("plain").getPartitionKeyDefinition()).resource;
+    assert.deepEqual(key.paths, ["/pk"]);
     await status(409, () =>
       database.containers.create({ id: "plain", partitionKey: { paths: ["/pk"] } }),
     );
@@ -173,6 +180,7 @@ async function many() {
     }
     const done = await items.executeBulkOperations(wanted);
     assert(done.every((x) => x.response.statusCode === 201));
+    assert((await items.bulk(wanted.slice(0, 100))).every((x) => x.statusCode === 200)); // the older one
   });
   await of("bulk with failures", async () => {
     const one = { partitionKey: "bulk1" };
@@ -231,6 +239,8 @@ async function queries() {
     assert.equal(found.length, wanted);
   };
   await of("query in pages", async () => {
+    const plan = (await made.getQueryPlan("SELECT TOP 3 * FROM c")).result;
+    assert.equal(plan.queryInfo.top, 3);
     await paged("SELECT VALUE c.id FROM c", 30, false);
     await paged("SELECT VALUE c.id FROM c", 30, true);
   });
@@ -266,8 +276,13 @@ async function feeds() {
     assert.equal((await made.getFeedRanges()).length, 2);
     assert.equal((await made.readPartitionKeyRanges().fetchAll()).resources.length, 2);
   });
-  await of("change feed from the beginning", async () =>
-    assert.equal(await count(ChangeFeedStartFrom.Beginning()), 20));
+  await of("change feed from the beginning", async () => {
+    assert.equal(await count(ChangeFeedStartFrom.Beginning()), 20);
+    const older = { startFromBeginning: true }; // the older ones, a key at a time
+    for (const pages of [made.items.changeFeed("k5", older), made.items.readChangeFeed("k5", older)]) {
+      assert.deepEqual((await pages.fetchNext()).result.map((x) => x.id), ["i5"]);
+    }
+  });
   await of("change feed of each range", async () => {
     let found = 0;
     for (const range of await made.getFeedRanges()) {
