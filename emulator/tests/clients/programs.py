@@ -46,6 +46,11 @@ def java(main: str, *arguments: str, module: str = "java") -> list[str]:
     ]
 
 
+def java_jars() -> Path:
+    """Return where the libraries for Java are; skip where they cannot be had."""
+    return _built_java(HERE / "java") / "lib"
+
+
 def node(program: str, *arguments: str) -> list[str]:
     """Return the command that runs a program of the Node folder; skip where it cannot be."""
     program = str(HERE / "node" / program)

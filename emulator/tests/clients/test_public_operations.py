@@ -1,6 +1,6 @@
 """The stories call every public function of clients, but for those that a list names.
 
-For Go that is what ran; for the others, what the text of the stories calls. Java has no list.
+For Go that is what ran; for the others, what the text of the stories calls.
 """
 
 import asyncio
@@ -15,7 +15,14 @@ import azure.cosmos.aio
 import pytest
 
 from emulator.tests.clients.endpoint import endpoint
-from emulator.tests.clients.programs import GO_CLIENT, HERE, go, lines_of, node_modules
+from emulator.tests.clients.programs import (
+    GO_CLIENT,
+    HERE,
+    go,
+    java_jars,
+    lines_of,
+    node_modules,
+)
 from emulator.tests.clients.vendor_suites import SUITES
 
 pytestmark = pytest.mark.nightly
@@ -65,6 +72,17 @@ def test_the_story_for_python_calls_each_public_function() -> None:
     assert {"create_database", "query_items_change_feed"} <= found
     told = text_of(HERE, "python_*.py")
     check_named("python", {x for x in found if not is_called(x, told)})
+
+
+def test_the_story_for_java_calls_each_public_function() -> None:
+    (jar,) = java_jars().glob("azure-cosmos-4*.jar")
+    names = "Client Database Container Scripts StoredProcedure Trigger UserDefinedFunction User"
+    classes = [f"com.azure.cosmos.Cosmos{x}" for x in names.split()]
+    said = subprocess.check_output(["javap", "-public", "-cp", jar, *classes], text=True)
+    found = set(re.findall(r" (\w+)\(", said))
+    assert {"createDatabase", "queryChangeFeed"} <= found
+    told = text_of(HERE / "java", "*.java")
+    check_named("java", {x for x in found if not is_called(x, told)})
 
 
 def test_the_story_for_node_calls_each_public_function() -> None:

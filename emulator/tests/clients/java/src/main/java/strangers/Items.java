@@ -116,6 +116,8 @@ final class Items {
     }
     wanted.add(new CosmosItemIdentity(P, "none"));
     expect(20, items.readMany(wanted, Map.class).getResults().size());
+    List<PartitionKey> keys = List.of(new PartitionKey("key2"), new PartitionKey("key3"));
+    expect(2L, items.readManyByPartitionKeys(keys, Map.class).stream().count());
   }
 
   private void readAll() {

@@ -27,6 +27,7 @@ record Resources(Report report, CosmosClient client, String name) {
     client.createDatabase(name);
     expect(name, client.getDatabase(name).read().getProperties().getId());
     expectStatus(409, () -> client.createDatabase(name));
+    expect(200, client.createDatabaseIfNotExists(name).getStatusCode());
     expectStatus(404, () -> client.getDatabase("none").read());
   }
 

@@ -1,12 +1,14 @@
 package strangers;
 
 import static strangers.Report.expect;
+import static strangers.Report.expectStatus;
 
 import com.azure.cosmos.CosmosContainer;
 import com.azure.cosmos.CosmosDatabase;
 import com.azure.cosmos.CosmosException;
 import com.azure.cosmos.CosmosScripts;
 import com.azure.cosmos.CosmosStoredProcedure;
+import com.azure.cosmos.CosmosUser;
 import com.azure.cosmos.models.CosmosItemRequestOptions;
 import com.azure.cosmos.models.CosmosStoredProcedureProperties;
 import com.azure.cosmos.models.CosmosStoredProcedureRequestOptions;
@@ -19,10 +21,12 @@ import com.azure.cosmos.models.TriggerType;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 
 /** Code that runs in the account, and its users. */
 record Scripts(Report report, CosmosDatabase database) {
   private static final PartitionKey KEY = new PartitionKey("p");
+  private static final String ALL = "SELECT * FROM c";
   private static final String CREATES = """
       function (name) {
         var items = getContext().getCollection(), item = {id: name, pk: "p"};
@@ -43,7 +47,7 @@ record Scripts(Report report, CosmosDatabase database) {
     report.of("stored procedures", () -> procedures(container));
     report.of("triggers", () -> triggers(container));
     report.of("user-defined functions", () -> functions(container.getScripts()));
-    report.of("users", () -> database.createUser(new CosmosUserProperties().setId("u")));
+    report.of("users", this::users);
   }
 
   private void procedures(CosmosContainer container) {
@@ -62,6 +66,8 @@ record Scripts(Report report, CosmosDatabase database) {
     }
     procedure.replace(procedure.read().getProperties().setBody("function s() {}"));
     expect("function s() {}", procedure.read().getProperties().getBody());
+    expect(1L, scripts.readAllStoredProcedures().stream().count());
+    expect(1L, scripts.queryStoredProcedures(ALL, null).stream().count());
     procedure.delete();
   }
 
@@ -72,6 +78,8 @@ record Scripts(Report report, CosmosDatabase database) {
         new CosmosItemRequestOptions().setPreTriggerInclude(List.of("t")));
     JsonNode stored = container.readItem("stamped", KEY, JsonNode.class).getItem();
     expect(true, stored.get("stamped").asBoolean());
+    expect(1L, container.getScripts().readAllTriggers().stream().count());
+    expect(1L, container.getScripts().queryTriggers(ALL, null).stream().count());
     container.getScripts().getTrigger("t").delete();
   }
 
@@ -79,6 +87,20 @@ record Scripts(Report report, CosmosDatabase database) {
     scripts.createUserDefinedFunction(
         new CosmosUserDefinedFunctionProperties("f", "function f() {}"));
     expect("f", scripts.getUserDefinedFunction("f").read().getProperties().getId());
+    expect(1L, scripts.readAllUserDefinedFunctions().stream().count());
+    expect(1L, scripts.queryUserDefinedFunctions(ALL, null).stream().count());
     scripts.getUserDefinedFunction("f").delete();
+  }
+
+  private void users() throws Exception {
+    database.createUser(new CosmosUserProperties().setId("u"));
+    database.upsertUser(new CosmosUserProperties().setId("v"));
+    CosmosUser user = database.getUser("v");
+    user.replace(user.read().getProperties().setId("w"));
+    expect(2L, database.readAllUsers().stream().count());
+    expect("w", database.queryUsers("SELECT * FROM c WHERE c.id > 'u'").stream()
+        .map(CosmosUserProperties::getId).collect(Collectors.joining()));
+    database.getUser("w").delete();
+    expectStatus(404, () -> database.getUser("w").read());
   }
 }
