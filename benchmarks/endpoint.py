@@ -20,7 +20,7 @@ DATABASE = "bench"
 _REPLAY: Final = Path(__file__).parent / "replay" / "main.go"
 TRANSACTION: Final = 50
 _WRITERS = 8
-_THROUGHPUT_OF_A_RANGE = 10_000
+_THROUGHPUT_OF_A_RANGE = 6_000
 _SERVE = """
 import asyncio
 from cosmos_emulator import EmulatorSettings, serve
