@@ -89,8 +89,8 @@ class StoreSource:
             leases=whole,
             keymap=keymap,
             ranges=ranges,
-            figures={
-                x.range_id: _figures(x, backlogs[x.range_id], rates.get(x.range_id), now)
+            metrics={
+                x.range_id: _metrics(x, backlogs[x.range_id], rates.get(x.range_id), now)
                 for x in whole
             },
             problems=list(dict.fromkeys(problems)),
@@ -171,7 +171,7 @@ class StoreSource:
         }
 
 
-def _figures(lease: Lease, behind: Backlog | None, rate: float | None, now: float) -> Metrics:
+def _metrics(lease: Lease, behind: Backlog | None, rate: float | None, now: float) -> Metrics:
     return Metrics(
         position=lease.position,
         lag=None if behind is None else behind.changes,

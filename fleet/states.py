@@ -54,7 +54,7 @@ class Listing:
     leases: Sequence[Lease]
     keymap: KeyMap
     ranges: Sequence[FeedRange] = ()
-    figures: Mapping[str, Metrics] = field(default_factory=dict)
+    metrics: Mapping[str, Metrics] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
     me: str | None = None
     balance: str = ""
@@ -92,7 +92,7 @@ def fleet_status(
     ranges = [
         _range_seen(
             x,
-            listed.figures.get(x.range_id, _NOTHING),
+            listed.metrics.get(x.range_id, _NOTHING),
             told.get((x.owner or "", x.range_id)),
             waits=x.range_id not in readable,
             expired=x.owner in dead or x.range_id in old,
@@ -122,12 +122,12 @@ def fleet_status(
 
 
 def _range_seen(
-    lease: Lease, figures: Metrics, told: Metrics | None, *, waits: bool, expired: bool
+    lease: Lease, metrics: Metrics, told: Metrics | None, *, waits: bool, expired: bool
 ) -> RangeSeen:
     """``told`` is what the owner of the lease says."""
     if told is not None:
-        figures = _merged(figures, told)
-    idle = figures.lag == 0 and not figures.rate
+        metrics = _merged(metrics, told)
+    idle = metrics.lag == 0 and not metrics.rate
     state, note, since = _state(lease, idle=idle, waits=waits, expired=expired)
     return RangeSeen(
         range=lease.range_id,
@@ -144,12 +144,12 @@ def _range_seen(
         progress_at=lease.health.last_progress,
         waiting=lease.health.waiting,
         oldest=lease.health.oldest,
-        position=figures.position,
-        lag=figures.lag,
-        lag_seconds=_rounded(figures.lag_seconds),
-        rate=_rounded(figures.rate),
-        checkpoint_at=figures.checkpoint_at,
-        owned_since=figures.owned_since,
+        position=metrics.position,
+        lag=metrics.lag,
+        lag_seconds=_rounded(metrics.lag_seconds),
+        rate=_rounded(metrics.rate),
+        checkpoint_at=metrics.checkpoint_at,
+        owned_since=metrics.owned_since,
     )
 
 

@@ -38,7 +38,7 @@ def of_host(host: Host, *, own: bool = False) -> Listing:
         leases=[_as_written(host, x) for x in keymap.leases.values()],
         keymap=keymap,
         ranges=ranges,
-        figures=_figures(host),
+        metrics=_metrics(host),
         me=host.name,
         balance=leases.shared,
     )
@@ -52,7 +52,7 @@ def _as_written(host: Host, listed: Lease) -> Lease:
     return mine.with_health(host.events.health.ranges.get(mine.range_id, mine.health))
 
 
-def _figures(host: Host) -> Mapping[str, Metrics]:
+def _metrics(host: Host) -> Mapping[str, Metrics]:
     """Return what it knows of the ranges it owns, and of those that no host reads."""
     found: dict[str, Metrics] = {
         name: Metrics(lag=lag.changes, lag_seconds=lag.seconds)

@@ -25,7 +25,7 @@ def status(
     leases: Sequence[Lease] = (),
     *,
     members: Collection[Member] = (ALIVE,),
-    figures: Mapping[str, Metrics] | None = None,
+    metrics: Mapping[str, Metrics] | None = None,
     ranges: Sequence[FeedRange] = (),
     reports: Mapping[str, Report] | None = None,
     before: FleetStatus | None = None,
@@ -43,7 +43,7 @@ def status(
         leases=[*keymap.leases.values()],
         keymap=keymap,
         ranges=ranges,
-        figures=figures or {},
+        metrics=metrics or {},
         me=me,
     )
     return fleet_status(listed, reports or {}, before, now=NOW + later, patience=330)
@@ -67,7 +67,7 @@ STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
 
 
 @pytest.mark.parametrize(
-    ("lease", "figures", "state", "note", "since"),
+    ("lease", "metrics", "state", "note", "since"),
     [
         (OWNED, Metrics(), "reading", None, None),
         (OWNED, Metrics(lag=0, rate=0.0), "idle", None, None),
@@ -119,9 +119,9 @@ STUCK = RangeHealth(failing_since=7.0, stuck_since=9.0)
     ],
 )
 def test_the_state_of_a_range_is_the_worst_that_a_person_can_mend(
-    lease: Lease, figures: Metrics, state: str, note: str | None, since: float | None
+    lease: Lease, metrics: Metrics, state: str, note: str | None, since: float | None
 ) -> None:
-    (seen,) = status([lease], figures={"r": figures}).ranges
+    (seen,) = status([lease], metrics={"r": metrics}).ranges
     assert (seen.state, seen.since) == (state, since)
     assert (note is None) == (seen.note is None)
     assert note is None or note in str(seen.note)
@@ -182,7 +182,7 @@ def told(host: str, **known: object) -> Mapping[str, Report]:
 def test_what_only_its_owner_knows_of_a_range_is_as_it_says() -> None:
     seen = status(
         [OWNED],
-        figures={"r": Metrics(position="4", lag=3, rate=1.0)},
+        metrics={"r": Metrics(position="4", lag=3, rate=1.0)},
         reports=told("anna", position="2", lag=9, rate=2.5, owned_since=8.0, lag_seconds=1.0),
     )
     (r,) = seen.ranges
