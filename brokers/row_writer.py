@@ -36,7 +36,7 @@ from changefeed.feeds.brokers.flush import (
     reached_after,
 )
 from changefeed.feeds.brokers.names import flush_key
-from changefeed.feeds.brokers.pack import Key  # noqa: TC001 - beside the others
+from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.protocol import (
     Answer,
     Appended,
@@ -69,7 +69,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.batches: dict[Key, list[Accepted]] = {}
+        self.batches = dict[Key, list[Accepted]]()
         self.requests: list[StoredRequest] = []
         self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -107,7 +107,7 @@ class RowWriter:
         self._settings = settings
         self._on_durable = on_durable
         self._wall_us = wall_us
-        self._partitions: dict[Key, OpenPartition] = {}
+        self._partitions = dict[Key, OpenPartition]()
         self._groups: deque[_Group] = deque()
         self._under_way: deque[_UnderWay] = deque()
         self._next = 1

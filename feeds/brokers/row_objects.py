@@ -12,7 +12,7 @@ from changefeed.feeds.brokers.compacted_row import HEAD_BYTES
 from changefeed.feeds.brokers.flush import FlushHeader, decode_header
 from changefeed.feeds.brokers.names import flush_key, flush_keys
 from changefeed.feeds.brokers.object_cache import KeptHeader, ObjectCache
-from changefeed.feeds.brokers.pack import Place, cut_columns, header_bytes
+from changefeed.feeds.brokers.pack import Place, Section, cut_columns, header_bytes
 from changefeed.feeds.brokers.stores.local_store import Extent, get_many
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.windows import Spot, Window, is_small
@@ -177,19 +177,19 @@ class RowObjects:
 
     async def columns_at(self, found: Sequence[Spot]) -> list[Layout]:
         """Return the columns of spots. Raise ``Damaged``."""
-        read = iter(await self._layouts([x for x in found if x.section is not None]))
+        stored = [(x, x.section) for x in found if x.section is not None]
+        read = iter(await self._layouts(stored) if stored else ())
         layouts = [next(read) if x.columns is None else x.columns for x in found]
         assert next(read, None) is None, f"of {len(found)} spots more sections were read"
         return layouts
 
-    async def _layouts(self, found: Sequence[Spot]) -> list[Layout]:
+    async def _layouts(self, sections: Sequence[tuple[Spot, Section]]) -> list[Layout]:
         """Read the columns of sections from their objects, all at once."""
-        sections = [(x, x.section) for x in found if x.section is not None]
         extents = []
         for x, section in sections:
             begin = x.head + section.offset
             extents.append(Extent(self.key(x.number), begin, begin + section.bytes))
-        read = await self._slices(extents) if extents else ()
+        read = await self._slices(extents)
         layouts = []
         for (x, section), data in zip(sections, read, strict=True):
             try:

@@ -1,6 +1,7 @@
 """The rows that one process reads, with one cache of objects for all."""
 
 from collections import OrderedDict
+from functools import partial
 from typing import Final
 
 from changefeed.feeds.brokers.catalog import Catalog
@@ -29,25 +30,16 @@ class RowReaders:
         whole: bool = False,
     ) -> None:
         self.cache = ObjectCache(cache_bytes)
-        self._store = store
-        self._cluster = cluster
-        self._ahead = ahead
-        self._whole = whole
-        self._kept: OrderedDict[tuple[int, str], RowReader] = OrderedDict()
+        self._reader_of = partial(
+            RowReader, store, cluster, cache=self.cache, ahead=ahead, whole=whole
+        )
+        self._kept = OrderedDict[tuple[int, str], RowReader]()
 
     def row(self, catalog: Catalog, era: int, broker: str) -> RowReader:
         """Return the reader of a row, which knows of it what the catalog says."""
         reader = self._kept.get((era, broker))
         if reader is None:
-            reader = self._kept[era, broker] = RowReader(
-                self._store,
-                self._cluster,
-                era,
-                broker,
-                self.cache,
-                ahead=self._ahead,
-                whole=self._whole,
-            )
+            reader = self._kept[era, broker] = self._reader_of(era, broker)
             if len(self._kept) > _MAX_READERS:
                 self._kept.popitem(last=False)
         assert len(self._kept) <= _MAX_READERS, f"{len(self._kept)} rows are kept"
