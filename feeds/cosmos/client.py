@@ -69,8 +69,7 @@ async def _entered(
     )
     if account.key is not None:
         transport.renew = partial(_renew, client, account.key)
-    try:
-        # It leaves a session open if the account does not answer.
+    try:  # before it is entered: it leaves a session open if the account does not answer
         yield await client.__aenter__()
     finally:
         await client.close()

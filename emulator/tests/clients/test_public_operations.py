@@ -61,8 +61,8 @@ def test_the_story_for_rust_calls_each_public_function() -> None:
     ]  # a feature, as its callers
     found = {x for file in files for x in public_of_rust(file.read_text("utf-8"))}
     assert {"create_database", "query_change_feed"} <= found
-    told = text_of(HERE / "rust", "*.rs")
-    check_named("rust", {x for x in found if not is_called(x, told)})
+    story = text_of(HERE / "rust", "*.rs")
+    check_named("rust", {x for x in found if not is_called(x, story)})
 
 
 def test_the_story_for_python_calls_each_public_function() -> None:
@@ -70,8 +70,8 @@ def test_the_story_for_python_calls_each_public_function() -> None:
     clients = [getattr(x, y) for x in (azure.cosmos, azure.cosmos.aio) for y in names]
     found = {x for y in clients for x, z in vars(y).items() if x[0] != "_" and callable(z)}
     assert {"create_database", "query_items_change_feed"} <= found
-    told = text_of(HERE, "python_*.py")
-    check_named("python", {x for x in found if not is_called(x, told)})
+    story = text_of(HERE, "python_*.py")
+    check_named("python", {x for x in found if not is_called(x, story)})
 
 
 def test_the_story_for_java_calls_each_public_function() -> None:
@@ -81,8 +81,8 @@ def test_the_story_for_java_calls_each_public_function() -> None:
     said = subprocess.check_output(["javap", "-public", "-cp", jar, *classes], text=True)
     found = set(re.findall(r" (\w+)\(", said))
     assert {"createDatabase", "queryChangeFeed"} <= found
-    told = text_of(HERE / "java", "*.java")
-    check_named("java", {x for x in found if not is_called(x, told)})
+    story = text_of(HERE / "java", "*.java")
+    check_named("java", {x for x in found if not is_called(x, story)})
 
 
 def test_the_story_for_node_calls_each_public_function() -> None:
@@ -93,8 +93,8 @@ def test_the_story_for_node_calls_each_public_function() -> None:
     found = {x for file in files for x in pattern.findall(file.read_text("utf-8"))}
     found.remove("constructor")
     assert {"executeBulkOperations", "getChangeFeedIterator"} <= found
-    told = text_of(HERE / "node", "*.js")
-    check_named("node", {x for x in found if not is_called(x, told)})
+    story = text_of(HERE / "node", "*.js")
+    check_named("node", {x for x in found if not is_called(x, story)})
 
 
 def public_of_rust(text: str) -> Iterator[str]:
@@ -110,5 +110,5 @@ def text_of(folder: Path, pattern: str) -> str:
     return "\n".join(x.read_text("utf-8") for x in sorted(folder.rglob(pattern)))
 
 
-def is_called(name: str, told: str) -> bool:
-    return re.search(rf"[.:]{name}\b", told) is not None
+def is_called(name: str, story: str) -> bool:
+    return re.search(rf"[.:]{name}\b", story) is not None
