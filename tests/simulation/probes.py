@@ -149,7 +149,7 @@ class BrokerProbe(StrEnum):
     ELSEWHERE = "a request came to a broker that had no place for it"
     BUSY = "a broker that had too much to write refused a batch"
     BATCH_REFUSED = "a batch that was wrong was refused"
-    OLD_TOPOLOGY = "a producer was shown an older catalog than it knew of"
+    BEHIND_CLIENT = "a client knew of a newer catalog than the broker that it asked"
     PRODUCER_DIED = "a producer died with records on their way"
     UNKNOWN_STORED = "a record of unknown fate was stored"
     UNKNOWN_NOT_STORED = "a record of unknown fate was not stored"

@@ -1,7 +1,7 @@
 """What must hold of records, whatever goes wrong: looked at as it happens, and at the end."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from changefeed.feeds.eventlog.records import Record
@@ -34,7 +34,7 @@ class Checker:
 
     def __init__(self) -> None:
         self.all_sent: set[Sent] = set()
-        self.stored: dict[Sent, tuple[RangeId, int | None] | None] = {}
+        self.stored: set[Sent] = set()
         self.fates_unknown: set[Sent] = set()
         self._refused: set[Sent] = set()
         self._at: dict[Spot, Sent] = {}
@@ -47,14 +47,15 @@ class Checker:
     def sent(self, sent: Sent) -> None:
         self.all_sent.add(sent)
 
-    def acknowledged(
-        self, sent: Sent, partition: RangeId | None = None, sequence: int | None = None
-    ) -> None:
+    def placed(self, collection: str, changes: Iterable[Change]) -> None:
+        """A broker answered that it stored these, and where."""
+        for change in changes:
+            self._is_at(*_seen(collection, change))
+
+    def acknowledged(self, sent: Sent) -> None:
         if sent in self.stored:
             raise Violation(f"{sent} was acknowledged twice")
-        self.stored[sent] = None if partition is None else (partition, sequence)
-        if partition is not None and sequence is not None:
-            self._is_at((sent.collection, partition, sequence), sent)
+        self.stored.add(sent)
 
     def refused(self, sent: Sent) -> None:
         """It was answered that a record is not stored, and it is never sent again."""
@@ -67,8 +68,7 @@ class Checker:
         self.fates_unknown.add(sent)
 
     def read(self, reader: str, collection: str, change: Change) -> None:
-        sent = Sent(collection, change.key, int(change.body))
-        spot = (collection, change.range_id, change.sequence)
+        spot, sent = _seen(collection, change)
         self.may_be_there(reader, sent, spot)
         if sent in self._read[reader]:
             before = self._read[reader][sent]
@@ -119,13 +119,16 @@ class Checker:
         for sent, spot in places.items():
             self.may_be_there("the store", sent, spot)
             self._is_at(spot, sent)
-        gone = self.stored.keys() - places.keys()
+        gone = self.stored - places.keys()
         if gone:
-            one = min(gone)
             raise Violation(
-                f"{len(gone)} records were acknowledged and are nowhere, as {one} in "
-                f"{self.stored[one]}"
+                f"{len(gone)} records were acknowledged and are nowhere, as {min(gone)}"
             )
-        open_fates = self.all_sent - self.stored.keys() - self._refused - self.fates_unknown
+        open_fates = self.all_sent - self.stored - self._refused - self.fates_unknown
         if open_fates:
             raise Violation(f"it was never said what became of {min(open_fates)}")
+
+
+def _seen(collection: str, change: Change) -> tuple[Spot, Sent]:
+    spot = collection, change.range_id, change.sequence
+    return spot, Sent(collection, change.key, int(change.body))

@@ -92,17 +92,14 @@ class OneShot:
             for x in sent:
                 checker.refused(x)
         else:
-            self._note(sent, answer, batch.partition)
+            self._world.answered(self.collection, asked, answer)
+            self._note(sent, answer)
 
-    def _note(
-        self, sent: list[Sent], answer: Answer | None, partition: RangeId | None = None
-    ) -> None:
+    def _note(self, sent: list[Sent], answer: Answer | None) -> None:
         checker = self._world.checker
-        if answer is not None:
-            self._world.answered(answer)
-        for n, x in enumerate(sent):
+        for x in sent:
             if isinstance(answer, Appended):
-                checker.acknowledged(x, partition, answer.firsts[0] + n)
+                checker.acknowledged(x)
             elif answer is None or answer.reason == "moving":
                 checker.unknown(x)
             else:

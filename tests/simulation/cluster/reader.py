@@ -20,7 +20,7 @@ from tests.simulation.probes import BrokerProbe
 from tests.simulation.progress import Violation
 
 from .process import Unreachable
-from .transport import sim_client
+from .transport import SimClient
 
 if TYPE_CHECKING:
     from .world import World
@@ -86,7 +86,7 @@ class FeedSource:
 
     def __init__(self, world: "World", collection: str) -> None:
         self._world = world
-        self._client = sim_client(world, collection)
+        self._client = SimClient(world, collection)
         self._feed: BrokersFeed | None = None
 
     async def ranges(self) -> Sequence[FeedRange]:

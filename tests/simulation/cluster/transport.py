@@ -1,12 +1,12 @@
 """The network of a simulated cluster: the real client and the real server, without sockets.
 
-``SimClient`` is the HTTP client of brokers with its one place that opens a connection
-replaced. A request is parsed, answered and refused by the handlers of the server.
+``SimConnection`` replaces the one place of the HTTP client that opens a connection. A request
+is parsed, answered and refused by the handlers of the server.
 """
 
 from collections.abc import AsyncIterator, Mapping
 from io import BytesIO
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
@@ -23,8 +23,11 @@ from changefeed.feeds.brokers.address import BrokersAddress
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.connection import BrokerConnection, refuse
 from changefeed.feeds.brokers.decoding import from_json
+from changefeed.feeds.brokers.protocol import Answer, AppendRequest
+from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import CONTENT_TYPE
 from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.progress import Violation
@@ -91,6 +94,8 @@ async def served(world: "World", core: BrokerCore, method: str, asked: Asked) ->
     if asked.match_info["what"] == "ping":
         told = from_json(asked.body, Sign).catalog
         world.probes.hit(Probe.TOLD, where=told > core.catalog.number)
+    known = max(int(asked.query.get(x, 0)) for x in ("catalog", "at_least"))
+    world.probes.hit(Probe.BEHIND_CLIENT, where=known > core.catalog.number)
     handler = handlers[method, asked.match_info["what"]]
     answer = await server._bordered(cast("web.Request", asked), handler)
     assert isinstance(answer, web.Response)
@@ -144,10 +149,29 @@ def sim_pings(world: "World", of: str) -> Pings:
     return Pings(SimConnection(world, of), _SCHEME.removesuffix("://"))
 
 
-def sim_client(world: "World", collection: str) -> BrokerClient:
-    """Return a client that knows one name for all brokers."""
-    address = BrokersAddress(urls=(_SCHEME + _ANY,), collection=collection)
-    return BrokerClient(SimConnection(world), address)
+class SimClient(BrokerClient):
+    """A client that knows one name for all brokers. What they answer it, it tells the world."""
+
+    def __init__(self, world: "World", collection: str) -> None:
+        address = BrokersAddress(urls=(_SCHEME + _ANY,), collection=collection)
+        super().__init__(SimConnection(world), address)
+        self._world = world
+        self._era = 0
+        """The newest that it was told of."""
+
+    async def routes(self, **asked: Any) -> Routes:
+        found = await super().routes(**asked)
+        self._era = max(self._era, found.topology.era)
+        return found
+
+    async def append(self, url: str, log: str, request: AppendRequest, **how: Any) -> Answer:
+        world = self._world
+        if world.random.random() < 0.3:
+            await world.pause(world.random.choice([0.0, 0.1, 0.7]))  # another overtakes it
+        answer = await super().append(url, log, request, **how)
+        is_over = era_in(request.batches[0].partition) < self._era
+        world.answered(self.collection, request, answer, is_over=is_over)
+        return answer
 
 
 def _asked(path: str, query: Mapping[str, str], body: bytes) -> Asked:

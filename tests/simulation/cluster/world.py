@@ -15,7 +15,8 @@ from changefeed.brokers.run_core import no_answer
 from changefeed.feeds.brokers import run_maker
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import Answer, Appended, Reason
+from changefeed.feeds.brokers.protocol import Answer, Appended, AppendRequest, Reason
+from changefeed.feeds.eventlog.block_format import Uncut
 from changefeed.runtime.errors import StoreError
 from tests.simulation.loop import FreezingLoop
 from tests.simulation.outcome import Outcome
@@ -30,7 +31,6 @@ from .one_shot import OneShot
 from .process import BrokerProcess, Unreachable
 from .producer import SimProducer
 from .reader import CoreSource, FeedSource, SimReader
-from .real_producer import RealProducer
 from .store import LATEST, Link, Objects, Weather
 from .store_checks import Stored, stored_in
 from .times import check_times
@@ -120,7 +120,7 @@ class World:
         )
         self.pinging = self.random.random() < 0.9
         self._started = 0
-        self._producers: list[SimProducer | RealProducer | OneShot] = []
+        self._producers: list[SimProducer | OneShot] = []
         self._readers: list[SimReader] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._stored = Stored(places={}, times={})
@@ -167,13 +167,20 @@ class World:
             behind = 0 < process.core.status().era < era.number
             self.probes.hit(Probe.WOKE_IN_OLD_ERA, where=behind)
 
-    def answered(self, answer: Answer, *, is_over: bool = False) -> None:
+    def answered(
+        self, collection: str, asked: AppendRequest, answer: Answer, *, is_over: bool = False
+    ) -> None:
         """A request of a producer was answered; its era ``is_over``, as the producer knows."""
-        if isinstance(answer, Appended):
-            self.probes.hit(Probe.SENT_AGAIN, where=answer.duplicate)
-            self.probes.hit(Probe.MOVED_STORED, where=is_over)
-        elif answer.reason in _REASONS:
-            self.probes.hit(_REASONS[answer.reason])
+        if not isinstance(answer, Appended):
+            if answer.reason in _REASONS:
+                self.probes.hit(_REASONS[answer.reason])
+            return
+        self.probes.hit(Probe.SENT_AGAIN, where=answer.duplicate)
+        self.probes.hit(Probe.MOVED_STORED, where=is_over)
+        if not answer.duplicate:  # of one that was stored before, only that is said
+            for batch, first in zip(asked.batches, answer.firsts, strict=True):
+                found = Uncut(batch.partition, first, batch.count, batch.columns)
+                self.checker.placed(collection, found.take(batch.count))
 
     def has_place(self, process: BrokerProcess) -> bool:
         """Whether a process that runs has a row in the newest era."""
@@ -229,10 +236,8 @@ class World:
 
     def use(self, collection: str) -> None:
         """Let producers write to a collection, and readers read it."""
-        for _ in range(self.random.choice([0, 1, 2])):
+        for _ in range(self.random.choice([1, 2, 3])):
             self._produce(SimProducer(self, collection, self._next_producer()))
-        for _ in range(self.random.choice([1, 2])):
-            self._produce(RealProducer(self, collection, self._next_producer()))
         self._produce(OneShot(self, collection, self._next_producer()))
         self._read(collection, "reader", CoreSource)
         self._read(collection, "feed", FeedSource)
@@ -247,19 +252,19 @@ class World:
     def _next_producer(self) -> int:
         return len(self._producers) + 1
 
-    def _produce(self, producer: SimProducer | RealProducer | OneShot) -> None:
+    def _produce(self, producer: SimProducer | OneShot) -> None:
         self._producers.append(producer)
         self._go(producer.run())
 
     def end_a_producer(self) -> None:
         """Let one end as if it was killed; another, with other keys, takes its place."""
-        found = [x for x in self._producers if isinstance(x, RealProducer) and not x.stopping]
+        found = [x for x in self._producers if isinstance(x, SimProducer) and not x.stopping]
         if found:
             one = self.random.choice([x for x in found if x.has_open] or found)
             self.tell("a producer dies")
             self.probes.hit(Probe.PRODUCER_DIED, where=one.has_open)
             one.die()
-            self._produce(RealProducer(self, one.collection, self._next_producer()))
+            self._produce(SimProducer(self, one.collection, self._next_producer()))
 
     def _go(self, coroutine: "asyncio._CoroutineLike[None]") -> None:
         self._tasks.append(self.loop.create_task(coroutine))
