@@ -15,7 +15,7 @@ from changefeed.feeds.cosmos.items import CosmosItems
 from changefeed.feeds.cosmos.opening import MODES, open_cosmos, open_items
 from changefeed.feeds.cosmos.positions import last_sequence, position_after
 from changefeed.feeds.cosmos.snapshot import beside, lsn_at, snapshot_end
-from changefeed.feeds.cosmos.spending import OPTIONS, Shares
+from changefeed.feeds.cosmos.spending import OPTIONS, ClientOptions
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed, Position
 from changefeed.runtime.backends import Address
@@ -25,25 +25,25 @@ def open_items_at(
     address: Address, access: CosmosAccess
 ) -> AbstractAsyncContextManager[CosmosItems]:
     """Open the items of the container at an address. Raise what ``open_items`` raises."""
-    read, shares = _read(address, set(OPTIONS))
-    return open_items(read, access, shares=shares)
+    read, asked = _read(address, set(OPTIONS))
+    return open_items(read, access, options=asked)
 
 
-def _read(address: Address, known: set[str]) -> tuple[CosmosAddress, Shares]:
+def _read(address: Address, known: set[str]) -> tuple[CosmosAddress, ClientOptions]:
     try:
         read = read_address(address.scheme, address.place, known=known)
-        return read, Shares.of(read.options)
+        return read, ClientOptions.of(read.options)
     except AddressWrong as error:
         raise FeedRefused(str(error)) from error
 
 
 def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager[Feed]:
-    read, shares = _read(address, {"mode", *OPTIONS})
+    read, asked = _read(address, {"mode", *OPTIONS})
     mode = read.options.get("mode", "latest-version")
     if mode not in MODES:
         raise FeedRefused(f"unknown mode {mode!r} of a feed. Known modes: {', '.join(MODES)}")
     return open_cosmos(
-        read, options.cosmos, mode=MODES[mode], shares=shares, budgets=options.budgets
+        read, options.cosmos, mode=MODES[mode], options=asked, budgets=options.budgets
     )
 
 

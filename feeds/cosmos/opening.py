@@ -13,7 +13,7 @@ from changefeed.feeds.cosmos.feed import CosmosFeed, Mode
 from changefeed.feeds.cosmos.items import CosmosItems
 from changefeed.feeds.cosmos.requests import Requests, answering
 from changefeed.feeds.cosmos.snapshot import VersionsFeed
-from changefeed.feeds.cosmos.spending import ANY_SHARE, Budgets, Shares
+from changefeed.feeds.cosmos.spending import NO_OPTIONS, Budgets, ClientOptions
 
 MODES: Final[dict[str, Mode]] = {
     "latest-version": "latest-version",
@@ -28,18 +28,18 @@ async def open_cosmos(
     *,
     mode: Mode = "latest-version",
     timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
-    shares: Shares = ANY_SHARE,
+    options: ClientOptions = NO_OPTIONS,
     budgets: Budgets | None = None,
 ) -> AsyncIterator[CosmosFeed]:
     """Open the change feed of a container, as long as the block lasts.
 
-    ``timeout`` is for each request, in seconds; ``shares`` is what it may take of its account,
-    together with other feeds of the container that have the same ``budgets``. Raise
+    ``timeout`` is for each request, in seconds; ``options`` is how it asks its account, and its
+    share is that of all feeds of the container that have the same ``budgets``. Raise
     ``FeedRefused`` if there is no such container or no access to it, and ``FeedUnavailable``
     if it does not answer.
     """
     async with _opened(
-        address, access, timeout, shares, {} if budgets is None else budgets
+        address, access, timeout, options, {} if budgets is None else budgets
     ) as requests:
         yield await _feed_of(requests, mode)
 
@@ -50,13 +50,13 @@ async def open_items(
     access: CosmosAccess,
     *,
     timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
-    shares: Shares = ANY_SHARE,
+    options: ClientOptions = NO_OPTIONS,
 ) -> AsyncIterator[CosmosItems]:
     """Open the items of a container to queries, as long as the block lasts.
 
     Otherwise as ``open_cosmos``.
     """
-    async with _opened(address, access, timeout, shares, {}) as requests:
+    async with _opened(address, access, timeout, options, {}) as requests:
         found = await requests.container()
         yield CosmosItems(requests, found["_rid"], found["partitionKey"]["paths"])
 
@@ -66,7 +66,7 @@ async def _opened(
     address: CosmosAddress,
     access: CosmosAccess,
     timeout: float,  # noqa: ASYNC109 - of each request, not of this function
-    shares: Shares,
+    options: ClientOptions,
     budgets: Budgets,
 ) -> AsyncIterator[Requests]:
     async with answering(str(address), timeout):
@@ -74,10 +74,10 @@ async def _opened(
     where = f"{account.endpoint}{address.database}/{address.container}"
     async with AsyncExitStack() as stack:
         async with answering(where, timeout):
-            client = await stack.enter_async_context(client_of(account, **shares.options))
+            client = await stack.enter_async_context(client_of(account, **options.options))
         database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
-        budget = shares.budget(where, budgets)
+        budget = options.budget(where, budgets)
         failover = await stack.enter_async_context(Failover.opened(container))
         yield Requests(container, failover, where=where, timeout=timeout, budget=budget)
 

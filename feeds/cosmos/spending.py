@@ -7,7 +7,7 @@ more than its share but for what was under way.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,15 +18,15 @@ from changefeed.feeds.cosmos.address import AddressWrong
 from changefeed.feeds.errors import FeedUnavailable
 
 T = TypeVar("T")
-OPTIONS: Final = ("priority", "throughput_bucket", "max_ru")
+OPTIONS: Final = ("priority", "throughput_bucket", "max_ru", "regions")
 _BUCKETS: Final = {str(x): x for x in range(1, 6)}
 _MAX_WAIT: Final = 20.0
 _CHARGE: Final = "x-ms-request-charge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """What a feed may take of its account, as its address says it."""
+class ClientOptions:
+    """How a feed asks its account, and how much of it, as its address says it."""
 
     priority: str | None = None
     """``low``: the account turns these requests away first, where it knows priorities."""
@@ -34,20 +34,27 @@ class Shares:
     """One of the buckets that the account shares its throughput out by: 1 to 5."""
     max_ru: float | None = None
     """Request units in a second, of all feeds of the container in one process."""
+    regions: Sequence[str] = ()
+    """Where it is read, first the region that is asked as long as it answers."""
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> "Shares":
+    def of(cls, options: Mapping[str, str]) -> "ClientOptions":
         """Read the options of an address. Raise ``AddressWrong``."""
         return cls(
             priority=_one_of("priority", options, {"low": "Low", "high": "High"}),
             throughput_bucket=_one_of("throughput_bucket", options, _BUCKETS),
             max_ru=_units(options.get("max_ru")),
+            regions=tuple(filter(None, map(str.strip, options.get("regions", "").split(",")))),
         )
 
     @property
     def options(self) -> dict[str, Any]:
         """What a client takes, for all its requests."""
-        given = {"priority": self.priority, "throughput_bucket": self.throughput_bucket}
+        given = {
+            "priority": self.priority,
+            "throughput_bucket": self.throughput_bucket,
+            "preferred_locations": [*self.regions] or None,
+        }
         return {name: x for name, x in given.items() if x is not None}
 
     def budget(self, where: str, budgets: "Budgets") -> "Budget | None":
@@ -57,7 +64,7 @@ class Shares:
         return budgets.setdefault((where, self.max_ru), Budget(self.max_ru))
 
 
-ANY_SHARE: Final = Shares()
+NO_OPTIONS: Final = ClientOptions()
 
 
 def _one_of(name: str, options: Mapping[str, str], known: Mapping[str, T]) -> T | None:

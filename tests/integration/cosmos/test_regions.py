@@ -10,6 +10,8 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from changefeed import Change, ChangeFeedProcessor, Settings
+from changefeed.feeds.addresses import open_feed
+from changefeed.feeds.backend import OpenOptions
 from changefeed.host.settings import LeaseSettings
 from cosmos_emulator import DEVELOPMENT_KEY, EmulatorSettings
 from cosmos_emulator.settings import RegionSettings
@@ -34,6 +36,7 @@ class Program:
         self.feed = database.get_container_client("c")
         self.leases = database.get_container_client("leases")
         self.steps: dict[str, list[int]] = {x: [] for x in KEYS}
+        self.url = account.url
         self._account = account
         self._more = asyncio.Condition()
 
@@ -105,3 +108,20 @@ async def test_each_change_is_seen_once_whichever_region_is_read_and_whichever_w
         await program.write(5)
         await program.reach(5)
     assert program.steps == {x: [0, 1, 2, 3, 4, 5] for x in KEYS}
+
+
+async def test_a_feed_is_read_in_the_region_that_its_address_names(program: Program) -> None:
+    await program.region(EAST, lag=600)
+    await program.write(0)
+    of_west, of_east = [await _count(program, x) for x in ("", "?regions=eastus,West US")]
+    assert (of_west, of_east) == (len(KEYS), 0)
+    await program.region(EAST, down=True)
+    assert await _count(program, "?regions=East US,West US") == len(KEYS)
+
+
+async def _count(program: Program, options: str) -> int:
+    address = f"{program.url.replace('http', 'cosmos+http', 1)}d/c{options}"
+    async with open_feed(address, OpenOptions()) as feed:
+        ranges = await feed.ranges()
+        pages = [await feed.read(x, await feed.start(x, "beginning"), 100) for x in ranges]
+    return sum(len(x.changes) for x in pages)

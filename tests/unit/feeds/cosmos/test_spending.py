@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from changefeed.feeds.cosmos.address import AddressWrong
-from changefeed.feeds.cosmos.spending import Budget, Shares, Spending
+from changefeed.feeds.cosmos.spending import Budget, ClientOptions, Spending
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.testing.virtual_time import run_in_virtual_time
 
@@ -83,9 +83,11 @@ def test_a_long_wait_is_told_instead_of_waited_for() -> None:
 
 def test_options_of_an_address_are_read_or_refused() -> None:
     given_all = {"priority": "low", "throughput_bucket": "2", "max_ru": "400"}
-    assert Shares.of(given_all).options == {"priority": "Low", "throughput_bucket": 2}
-    assert Shares.of(given_all).max_ru == 400
-    assert Shares.of({}).options == {}
+    assert ClientOptions.of(given_all).options == {"priority": "Low", "throughput_bucket": 2}
+    assert ClientOptions.of(given_all).max_ru == 400
+    near = ClientOptions.of({"regions": "East US, West US"})
+    assert near.options == {"preferred_locations": ["East US", "West US"]}
+    assert ClientOptions.of({}).options == {}
     for name, wrong in [
         ("priority", "lowest"),
         ("throughput_bucket", "6"),
@@ -94,4 +96,4 @@ def test_options_of_an_address_are_read_or_refused() -> None:
         ("max_ru", "many"),
     ]:
         with pytest.raises(AddressWrong, match=f"{name}={wrong}"):
-            Shares.of({name: wrong})
+            ClientOptions.of({name: wrong})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.cosmos.spending import Shares
+from changefeed.feeds.cosmos.spending import ClientOptions
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Position, RangeId
@@ -27,8 +27,8 @@ FEED = "cosmos://host/shop/orders"
 SHARES = {"maxRUPerSecond": "3000", "priority": "low", "throughputBucket": "2"}
 
 
-def shares_of(address: str) -> Shares:
-    return Shares.of(read_parts(address)[1])
+def shares_of(address: str) -> ClientOptions:
+    return ClientOptions.of(read_parts(address)[1])
 
 
 def slices(count: int) -> list[Slice]:
@@ -39,7 +39,7 @@ def slices(count: int) -> list[Slice]:
 
 
 def test_what_a_query_may_take_is_said_as_hosts_say_it_in_the_address() -> None:
-    expected = Shares(max_ru=3000, priority="Low", throughput_bucket=2)
+    expected = ClientOptions(max_ru=3000, priority="Low", throughput_bucket=2)
     assert shares_of(Options.of({"feed": FEED, **SHARES}).feed) == expected
     address = f"{FEED}?priority=low&max_ru=3000"
     more = Options.of({"feed": address, "throughputBucket": "2", "mode": "all-versions"})
