@@ -132,6 +132,10 @@ class FeedRange:
         """Whether both are known to hold some key."""
         return self.low < other.high and other.low < self.high
 
+    def overlaps(self, other: "FeedRange") -> bool:
+        """Whether it is the other, or is known to share a key with it."""
+        return self.id == other.id or self.shares_keys_with(other)
+
     def covers(self, other: "FeedRange") -> bool:
         """Whether it is known to hold all keys of the other."""
         return self.low <= other.low < other.high <= self.high

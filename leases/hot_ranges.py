@@ -22,6 +22,7 @@ Limits: parts of one busy key are no less busy. They stay split, and use up the 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import ceil
+from operator import itemgetter
 from typing import Final
 
 from changefeed.feeds.feed import FeedRange, RangeId
@@ -57,7 +58,7 @@ def hot_ranges(
         is_part = lease.range_id not in listed
         into = min(shares, _MAX_AT_ONCE, room + is_part)
         whole = _range_of_feed(lease.range, ranges) if is_part else lease.range
-        if into < 2 or any(_belongs(x, whole) for x in unsettled):  # noqa: PLR2004 - parts
+        if into < 2 or any(map(whole.overlaps, unsettled)):  # noqa: PLR2004 - parts
             continue
         found[lease.range_id] = into
         room -= into - is_part
@@ -90,11 +91,8 @@ def _too_heavy(
         load = loads.get(lease.range_id) or 0.0
         if lease.owner in hosts and load >= MIN_BUSY and load > TOLERANCE * fair:
             heavy.append((-load, lease.range_id, lease))
-    return [(lease, ceil(-load / fair)) for load, _, lease in sorted(heavy, key=_by_load)]
-
-
-def _by_load(found: tuple[float, RangeId, Lease]) -> tuple[float, RangeId]:
-    return found[:2]
+    heavy.sort(key=itemgetter(0, 1))
+    return [(lease, ceil(-load / fair)) for load, _, lease in heavy]
 
 
 def _range_of_feed(part: FeedRange, ranges: Iterable[FeedRange]) -> FeedRange:
@@ -104,7 +102,3 @@ def _range_of_feed(part: FeedRange, ranges: Iterable[FeedRange]) -> FeedRange:
         if found.covers(part) and (whole is None or whole.covers(found)):
             whole = found
     return whole or part
-
-
-def _belongs(found: FeedRange, whole: FeedRange) -> bool:
-    return found.id == whole.id or found.shares_keys_with(whole)

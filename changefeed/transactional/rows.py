@@ -61,7 +61,7 @@ def opened(mine: Row, rows: Sequence[Row], *, reset_epoch: int) -> tuple[Row, Se
     ``reset_epoch`` is the context's. Raise ``ObserverError`` if a later owner has begun.
     """
     place = mine.range
-    near = [x for x in rows if x.range.id == place.id or x.range.shares_keys_with(place)]
+    near = [x for x in rows if x.range.overlaps(place)]
     own = [x for x in near if x.range.generation == place.generation]
     for x in near:
         if x.range.generation > place.generation or (x in own and x.epoch > mine.epoch):
