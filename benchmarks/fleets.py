@@ -14,7 +14,7 @@ from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support.virtual_time import VirtualTimeLoop
 
@@ -47,7 +47,7 @@ class Watched:
         with self._counted():
             return await self._inner.acquire(lease)
 
-    def bounded(self, _: Bounds) -> "Watched":
+    def bounded(self, _: CallLimits) -> "Watched":
         return self  # nothing stalls in memory
 
     def __getattr__(self, name: str) -> Any:

@@ -24,7 +24,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, Origin
-from changefeed.observers.maker import ObserverMaker
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from tests.support.four_methods import FourMethods
 
 Parts = Mapping[str, Mapping[str, object]]
@@ -88,7 +88,7 @@ async def running_host(
         settings,
         feed=shut,
         container=container,
-        make_observer=ObserverMaker(
+        make_observer=RangeObserverFactory(
             adapt(until.process),
             settings.observer,
             HostEvents(HostName("bench")),

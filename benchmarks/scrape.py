@@ -14,7 +14,7 @@ from statistics import median
 from typing import TypeVar
 
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.host.endpoints import Answers, application
+from changefeed.host.endpoints import HostEndpoints, application
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import WebSettings
 from changefeed.host.web import listening_socket, url_of
@@ -35,7 +35,7 @@ def measure() -> Sequence[Result]:
         events = HostEvents(HostName("bench"), meters.get_meter("changefeed"))
         for n in range(_RANGES):
             _use(events, RangeId(f"e1.p{n % 12:02d}.v{n:03x}-ff"))
-        return asyncio.run(_measure(Answers("bench", registry)))
+        return asyncio.run(_measure(HostEndpoints("bench", registry)))
 
 
 def _use(events: HostEvents, range_id: RangeId) -> None:
@@ -46,7 +46,7 @@ def _use(events: HostEvents, range_id: RangeId) -> None:
         events.checkpointed(range_id, Position("1"))
 
 
-async def _measure(answers: Answers) -> Sequence[Result]:
+async def _measure(answers: HostEndpoints) -> Sequence[Result]:
     gc.collect()
     gc.freeze()  # as a host's own process does when it has started
     took: list[float] = []

@@ -43,7 +43,7 @@ _CACHE_BYTES = 16 * 1024 * 1024
 _AHEAD = 512
 
 
-class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
+class LogRangeStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One range; ``first`` is the sequence of the first record that is left.
 
     ``bytes`` are those of its records as they were sent.
@@ -94,7 +94,7 @@ class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
     flushes: int
     flush_bytes: int
     producers: list[ProducerSeen]
-    ranges: list[RangeStatus]
+    ranges: list[LogRangeStatus]
 
 
 def show(address: str, *, json: bool, watch: bool, all_: bool) -> None:
@@ -257,8 +257,10 @@ def log_status(
     )
 
 
-def _range(partition: Partition, routes: Routes, end: End, stored: RangeStorage) -> RangeStatus:
-    return RangeStatus(
+def _range(
+    partition: Partition, routes: Routes, end: End, stored: RangeStorage
+) -> LogRangeStatus:
+    return LogRangeStatus(
         id=partition.id,
         era=partition.era,
         open=routes.is_open(partition),
@@ -272,7 +274,7 @@ def _range(partition: Partition, routes: Routes, end: End, stored: RangeStorage)
 
 def _brokers(
     brokers: Iterable[BrokerInfo],
-    ranges: Sequence[RangeStatus],
+    ranges: Sequence[LogRangeStatus],
     says: Mapping[str, CoreStatus],
 ) -> dict[str, BrokerStatus]:
     writes = Counter(x.broker for x in ranges if x.open)
@@ -331,13 +333,13 @@ def _broker_row(name: str, broker: BrokerStatus) -> Sequence[str]:
     return name, broker.address, f"{state}{master}", *shares, *sizes
 
 
-def _range_table(found: LogStatus, ranges: Iterable[RangeStatus]) -> Table:
+def _range_table(found: LogStatus, ranges: Iterable[LogRangeStatus]) -> Table:
     columns = ("range", "state", "broker", "home", "first", "last", "size")
     rows = (_row(x, storage_known=found.storage_known) for x in ranges)
     return a_table(*columns, rows=rows)
 
 
-def _row(x: RangeStatus, *, storage_known: bool) -> Sequence[str]:
+def _row(x: LogRangeStatus, *, storage_known: bool) -> Sequence[str]:
     state = "open" if x.open else "ended"
     sequences = f"{x.first:,}", f"{x.last:,}"
     size = decimal(x.bytes) if storage_known else ""

@@ -9,19 +9,19 @@ from pathlib import Path
 import msgspec
 
 from changefeed import __version__
-from changefeed.cli.existing import existing_fleet, will_be_made
+from changefeed.cli.existing_leases import existing_fleet, will_be_made
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.addresses import FEEDS, check_feed, open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.fleet.coverage import check_coverage
 from changefeed.fleet.doctor import diagnose
-from changefeed.fleet.peers import NoAnswer, Peers
-from changefeed.fleet.status import FleetStatus, HostSeen
+from changefeed.fleet.peers import Peers
+from changefeed.fleet.status import FleetStatus, HostStatus
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import check_leases
 from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
-from changefeed.runtime.errors import StoreError, StoreMissing, UserError
+from changefeed.runtime.errors import Failure, StoreError, StoreMissing, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.quantities import counted
@@ -168,19 +168,19 @@ class _Readiness(msgspec.Struct):
     problems: list[str]
 
 
-async def ask_endpoints(hosts: Sequence[HostSeen]) -> list[Diagnostic]:
+async def ask_endpoints(hosts: Sequence[HostStatus]) -> list[Diagnostic]:
     """Ask hosts whether they are ready."""
     async with Peers.opened(seconds=_ANSWER_WITHIN) as peers:
         asked = [_endpoint(peers, x) for x in hosts if x.address and x.state != "stopping"]
         return [x for found in await gather_or_cancel(*asked) for x in found]
 
 
-async def _endpoint(peers: Peers, host: HostSeen) -> list[Diagnostic]:
+async def _endpoint(peers: Peers, host: HostStatus) -> list[Diagnostic]:
     """Ask a host whether it is ready. That it is out of reach may be meant."""
     about = f"host {host.name}"
     try:
         said = await peers.get(host.address, "/readyz", _Readiness, statuses=_READY_OR_NOT)
-    except NoAnswer as error:
+    except Failure as error:
         text = f"{host.address} does not answer from here ({error})"
         return [warning(about, text, "web.bind is 127.0.0.1 unless set otherwise")]
     return [warning(about, f"it is not ready: {x}", "look at its log") for x in said.problems]

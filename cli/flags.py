@@ -44,7 +44,7 @@ StopAtEof = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Sets:
+class SettingPath:
     """Marks the flag of one setting, which has this path."""
 
     path: tuple[str, ...]
@@ -68,7 +68,7 @@ class SettingsFlags:
         nested = parse_sets(self.sets or ())
         for name, option in _options(type(self)):
             given = getattr(self, name)
-            for path in (x.path for x in option if isinstance(x, Sets)):
+            for path in (x.path for x in option if isinstance(x, SettingPath)):
                 if given is not None:
                     put(nested, path, given)
         return nested
@@ -93,7 +93,7 @@ class ObserverFlags(SettingsFlags):
         typer.Option(
             "--observer", help="What happens to changes: module:Class, log, jsonl, ..."
         ),
-        Sets(("observer", "name")),
+        SettingPath(("observer", "name")),
     ] = None
     options: Annotated[
         list[str] | None,

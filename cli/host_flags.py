@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from changefeed.cli.flags import ObserverFlags, Sets, SettingsFlags, put
+from changefeed.cli.flags import ObserverFlags, SettingPath, SettingsFlags, put
 
 if TYPE_CHECKING:
     from changefeed.host.settings import Settings
@@ -52,7 +52,7 @@ class LeaseFlags(ConfigFlags):
     leases: Annotated[
         str | None,
         typer.Option("--leases", help="Where leases are kept: sqlite:FILE, cosmos://…"),
-        Sets(("leases", "address")),
+        SettingPath(("leases", "address")),
     ] = None
 
     def nested(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class FeedFlags(LeaseFlags):
     feed: Annotated[
         str | None,
         typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
-        Sets(("feed", "address")),
+        SettingPath(("feed", "address")),
     ] = None
 
 
@@ -86,12 +86,12 @@ class HostFlags(FeedFlags, ObserverFlags):
             "--start",
             help="Where ranges without a lease start: beginning, now, snapshot, a time.",
         ),
-        Sets(("feed", "start")),
+        SettingPath(("feed", "start")),
     ] = None
     name: Annotated[
         str | None,
         typer.Option("--name", help="The host's name, unique within the fleet."),
-        Sets(("host", "name")),
+        SettingPath(("host", "name")),
     ] = None
 
     def arguments_of_child(self) -> Iterator[str]:

@@ -14,7 +14,7 @@ from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.report import say
 from changefeed.cli.io.tables import a_table, print_whole
 from changefeed.fleet.letters import (
-    LetterShown,
+    LetterDocument,
     by_observer,
     discard_letters,
     existing_letters,
@@ -84,14 +84,14 @@ async def _heads(settings: Settings) -> Sequence[LetterHead]:
         return await letters.list()
 
 
-async def _whole(settings: Settings, ids: Sequence[str]) -> Sequence[LetterShown]:
+async def _whole(settings: Settings, ids: Sequence[str]) -> Sequence[LetterDocument]:
     shown = []
     async with _existing(settings) as letters:
         for x in ids:
             found = await letters.get(LetterId(x))
             if found is None:
                 raise UserError(f"there is no dead letter {x!r}: {_NAMES}")
-            shown.append(LetterShown.whole(found))
+            shown.append(LetterDocument.whole(found))
     return shown
 
 

@@ -25,7 +25,7 @@ from aiohttp import web
 from msgspec.structs import replace
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from changefeed.cli.existing import existing_fleet
+from changefeed.cli.existing_leases import existing_fleet
 from changefeed.cli.io.metrics import as_metrics
 from changefeed.cli.serving import serve_until_stopped
 from changefeed.feeds.feed import Feed
@@ -48,7 +48,7 @@ from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.processor_paths import mount_processors
 from changefeed.runtime.shutdown import StopSignals
 from changefeed.runtime.web_server import WebLimits, serving
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 
 _log = get_logger()
 _PAGE_EVERY = 5.0
@@ -121,7 +121,7 @@ async def _opened_fleet(
             )
         watch = StatusWatch(fleet.look)
         stack.push_async_callback(watch.stop)
-        bounds = Bounds(timeout=settings.leases.timing.call_timeout)
+        bounds = CallLimits(timeout=settings.leases.timing.call_timeout)
         container = fleet.container.bounded(bounds)
         made = monitored(
             name, processors, watch, container, feed=fleet.feed, peers=peers, acts=acts

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from changefeed.cli.existing import existing_leases
+from changefeed.cli.existing_leases import existing_leases
 from changefeed.cli.io.report import say
 from changefeed.fleet import claims
 from changefeed.fleet.phrases import Outcome, open_or_named_leases

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from changefeed.cli.existing import existing_leases
+from changefeed.cli.existing_leases import existing_leases
 from changefeed.cli.io.files import write_out
 from changefeed.cli.io.report import say
 from changefeed.feeds.addresses import open_feed

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from changefeed.cli.existing import fleet_watch, leases_if_any
+from changefeed.cli.existing_leases import fleet_watch, leases_if_any
 from changefeed.cli.exit_codes import print_error
 from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.io.report import say, show
@@ -23,8 +23,8 @@ from changefeed.feeds.feed import Feed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.liveness import living_hosts
 from changefeed.fleet.phrases import repeats
-from changefeed.fleet.restore import Change, Step, carry_out, read_all, steps_to
-from changefeed.fleet.wanted_positions import refuse_wrong_positions
+from changefeed.fleet.position_checks import refuse_wrong_positions
+from changefeed.fleet.restore import LeaseChange, LeaseRestore, carry_out, read_all, steps_to
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.container import LeaseContainer
@@ -114,12 +114,12 @@ async def _foreign(settings: Settings, source: str) -> Sequence[Lease]:
     return wanted
 
 
-def _only_creates(steps: Sequence[Step]) -> bool:
+def _only_creates(steps: Sequence[LeaseRestore]) -> bool:
     """Whether nothing that is there is changed."""
-    return all(x.change in (Change.CREATE, Change.KEEP) for x in steps)
+    return all(x.change in (LeaseChange.CREATE, LeaseChange.KEEP) for x in steps)
 
 
-def _question(steps: Sequence[Step]) -> str:
+def _question(steps: Sequence[LeaseRestore]) -> str:
     return f"Give {counted(len(steps), 'lease')} these positions?"
 
 
@@ -135,7 +135,7 @@ async def _refuse_while_hosts_live(container: LeaseContainer, settings: Settings
         raise UserError(f"{', '.join(living)} lives: stop all hosts of the fleet first")
 
 
-async def _carry_out(container: LeaseContainer, steps: Sequence[Step]) -> bool:
+async def _carry_out(container: LeaseContainer, steps: Sequence[LeaseRestore]) -> bool:
     failed = False
     for step in steps:
         try:
@@ -148,7 +148,7 @@ async def _carry_out(container: LeaseContainer, steps: Sequence[Step]) -> bool:
     return not failed
 
 
-async def _table(feed: Feed, steps: Sequence[Step]) -> Table:
+async def _table(feed: Feed, steps: Sequence[LeaseRestore]) -> Table:
     rows = [
         (x.range_id, _place(x.stored), _place(x.wanted), await _meaning(feed, x)) for x in steps
     ]
@@ -162,12 +162,12 @@ def _place(lease: Lease | None) -> str:
     return f"{lease.position or 'lost'}{marks}"
 
 
-async def _meaning(feed: Feed, step: Step) -> str:
+async def _meaning(feed: Feed, step: LeaseRestore) -> str:
     """Say how many changes are repeated or skipped, as far as the feed can count them.
 
     Raise ``FeedError`` for a position that hosts could not go on from.
     """
-    if step.change is Change.DELETE:
+    if step.change is LeaseChange.DELETE:
         return "deleted; created again when its parents have been read"
     wanted = step.wanted
     assert wanted is not None, "only a deletion wants nothing"

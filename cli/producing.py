@@ -23,8 +23,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from changefeed.cli.exit_codes import exit_message, print_error
 from changefeed.cli.io.appenders import Appender, InEventLog, through_brokers
-from changefeed.cli.io.blocks import Blocks
-from changefeed.cli.io.json_lines import BadLine, Fields, Lines, record_of
+from changefeed.cli.io.blocks import BlockReader
+from changefeed.cli.io.json_lines import FieldNames, LineSplitter, record_of
 from changefeed.cli.io.report import say
 from changefeed.cli.io.standard_input import open_standard_input
 from changefeed.feeds.brokers.address import PLAIN, TLS
@@ -55,15 +55,15 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ProducePlan:
     """``first`` is the number of the line to begin with: those before it are left out."""
 
-    fields: Fields
+    fields: FieldNames
     skip_bad: bool
     first: int = 1
 
 
-def produce(log: str, parts: int | None, file: str, plan: Plan) -> int:
+def produce(log: str, parts: int | None, file: str, plan: ProducePlan) -> int:
     """Append the lines of a file, or of a pipe for ``-``; return the exit code."""
     tally = Tally()
     target = _target(log, parts)
@@ -113,10 +113,10 @@ async def _in_log(home: Path, parts: int | None) -> AsyncIterator[Appender]:
 
 
 async def _produce(
-    target: _Target, source: int, plan: Plan, tally: Tally, show: Callable[[], None]
+    target: _Target, source: int, plan: ProducePlan, tally: Tally, show: Callable[[], None]
 ) -> int:
     async with target.open() as appender:
-        began, blocks = time.monotonic(), Blocks(source)
+        began, blocks = time.monotonic(), BlockReader(source)
         with _stopping(blocks):
             code, reason = await _append_all(appender, blocks, plan, tally, show)
     _report(tally, target.name, reason, time.monotonic() - began)
@@ -124,10 +124,14 @@ async def _produce(
 
 
 async def _append_all(
-    appender: Appender, blocks: Blocks, plan: Plan, tally: Tally, show: Callable[[], None]
+    appender: Appender,
+    blocks: BlockReader,
+    plan: ProducePlan,
+    tally: Tally,
+    show: Callable[[], None],
 ) -> tuple[int, str]:
     """Append until the end or an error; return the exit code and the reason."""
-    lines = Lines()
+    lines = LineSplitter()
     reader = _Reader(plan, tally)
     try:
         while (block := await blocks.next()) is not None:
@@ -156,7 +160,7 @@ async def _append_all(
 class _Reader:
     """Makes records of lines, and says what is dealt with once they are appended."""
 
-    def __init__(self, plan: Plan, tally: Tally) -> None:
+    def __init__(self, plan: ProducePlan, tally: Tally) -> None:
         self._plan = plan
         self._tally = tally
         self._left_out = plan.first - 1
@@ -170,7 +174,7 @@ class _Reader:
 
     def records(
         self, lines: Sequence[bytes]
-    ) -> tuple[Sequence[Record], Callable[[], None], BadLine | None]:
+    ) -> tuple[Sequence[Record], Callable[[], None], UserError | None]:
         """Return the changes of some lines, up to one that is bad and may not be.
 
         With them what notes, once they are appended, how far that is; and that line's fault.
@@ -180,7 +184,7 @@ class _Reader:
         for line in lines:
             try:
                 record = record_of(line, self._plan.fields)
-            except BadLine as error:
+            except UserError as error:
                 if not self._plan.skip_bad:
                     bad = error
                     break
@@ -213,7 +217,7 @@ def _opened(file: str) -> Iterator[int]:
 
 
 @contextmanager
-def _stopping(blocks: Blocks) -> Iterator[None]:
+def _stopping(blocks: BlockReader) -> Iterator[None]:
     """Finish the batch on the first signal that asks for the end; a second one ends the
     process.
     """

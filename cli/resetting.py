@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from changefeed.cli.existing import existing_leases, fleet_watch
+from changefeed.cli.existing_leases import existing_leases, fleet_watch
 from changefeed.cli.exit_codes import print_error
 from changefeed.cli.io.report import say, show
 from changefeed.cli.io.standard_input import confirmed
@@ -13,7 +13,7 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.phrases import named_leases
 from changefeed.fleet.reset import (
-    Move,
+    PositionMove,
     carry_out_move,
     check_position,
     move_means,
@@ -83,7 +83,7 @@ async def _refuse_in_use(
     await refuse_in_use(container, {x.range_id for x in chosen}, fleet_watch(settings))
 
 
-async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
+async def _carry_out(container: LeaseContainer, moves: Sequence[PositionMove]) -> bool:
     failed = False
     for move in moves:
         said = await carry_out_move(container, move)
@@ -92,6 +92,6 @@ async def _carry_out(container: LeaseContainer, moves: Sequence[Move]) -> bool:
     return not failed
 
 
-def _table(moves: Sequence[Move]) -> Table:
+def _table(moves: Sequence[PositionMove]) -> Table:
     rows = ((x.range_id, x.lease.position or "", x.to, move_means(x)) for x in moves)
     return a_table("range", "from", "to", "which means", rows=rows)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from changefeed.cli.existing import existing_leases
+from changefeed.cli.existing_leases import existing_leases
 from changefeed.cli.io.report import remark, say
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.feed import RangeId

@@ -13,15 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from changefeed.cli.commands.status import Sort
-from changefeed.cli.existing import existing_fleet
+from changefeed.cli.existing_leases import existing_fleet
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole, refreshed
 from changefeed.fleet.status import (
     BAD,
     FleetDocument,
     FleetStatus,
-    HostSeen,
-    RangeSeen,
+    HostStatus,
+    RangeStatus,
     Totals,
 )
 from changefeed.host.settings import Settings
@@ -40,15 +40,15 @@ class View(NamedTuple):
     sort: Sort = Sort.RANGE
     pattern: str = "*"
 
-    def of(self, ranges: Sequence[RangeSeen]) -> Sequence[RangeSeen]:
+    def of(self, ranges: Sequence[RangeStatus]) -> Sequence[RangeStatus]:
         """Return what is shown. A figure that is not known comes last."""
         return sorted(filter(self._matches, ranges), key=self._key)
 
-    def _matches(self, x: RangeSeen) -> bool:
+    def _matches(self, x: RangeStatus) -> bool:
         named = (x.range, x.owner, x.next_owner, x.state)
         return any(y is not None and fnmatchcase(y, self.pattern) for y in named)
 
-    def _key(self, x: RangeSeen) -> tuple[object, ...]:
+    def _key(self, x: RangeStatus) -> tuple[object, ...]:
         if self.sort is Sort.RANGE:
             return (x.range,)
         if self.sort is Sort.OWNER:
@@ -151,7 +151,7 @@ def _notes(seen: FleetStatus) -> Iterable[Text]:
     for one in seen.problems:
         about = one.kind if one.range is None else f"{one.kind}: {one.range}"
         yield plain(f"{about}: {one.message}", "red")
-    alike: dict[tuple[str, ...], list[RangeSeen]] = {}
+    alike: dict[tuple[str, ...], list[RangeStatus]] = {}
     for x in seen.ranges:
         if x.state in BAD:
             since = (
@@ -169,7 +169,7 @@ def _time(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _hosts(hosts: Sequence[HostSeen]) -> Table:
+def _hosts(hosts: Sequence[HostStatus]) -> Table:
     names = ("host", "ranges", "load", "stamp age", "state", "web", "version", "incarnation")
     rows = (
         (
@@ -187,14 +187,14 @@ def _hosts(hosts: Sequence[HostSeen]) -> Table:
     return a_table(*names, rows=rows)
 
 
-def _ranges(ranges: Sequence[RangeSeen]) -> Table:
+def _ranges(ranges: Sequence[RangeStatus]) -> Table:
     names = ["range", "owner", "state", "epoch", "load", "position", "lag", "lag time"]
     rates = any(x.rate is not None for x in ranges)
     rows = ((*_row(x), *([_rate(x.rate)] if rates else [])) for x in ranges)
     return a_table(*names, *(["changes/s"] if rates else []), rows=rows)
 
 
-def _row(x: RangeSeen) -> Sequence[str]:
+def _row(x: RangeStatus) -> Sequence[str]:
     owner = x.owner or ("-" if x.state == "unowned" else "")
     if x.next_owner is not None:
         owner = f"{owner} → {x.next_owner}"

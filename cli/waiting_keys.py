@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from uuid import uuid4
 
-from changefeed.cli.existing import existing_leases
+from changefeed.cli.existing_leases import existing_leases
 from changefeed.cli.io.report import say
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet.phrases import named_leases

@@ -1,17 +1,25 @@
 """What has changed between two looks at a fleet: who took what from whom, and what to send."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from changefeed.fleet.status import FleetStatus, Move, MoveKind, RangeSeen, TrendPoint, totals
+from changefeed.fleet.status import (
+    FleetStatus,
+    LeaseMove,
+    MoveKind,
+    RangeStatus,
+    TrendPoint,
+    totals,
+)
 
 _POINT_EVERY = 10.0
 _HOUR = 3600.0
 
 
 def moves_between(
-    before: Sequence[RangeSeen], after: Sequence[RangeSeen], *, at: float
-) -> list[Move]:
+    before: Sequence[RangeStatus], after: Sequence[RangeStatus], *, at: float
+) -> list[LeaseMove]:
     """Return what happened to leases, by range. What came and went in between was not seen."""
     known = {x.range: x for x in before if x.leased}
     return [
@@ -19,28 +27,29 @@ def moves_between(
     ]
 
 
-def _moves_of(old: RangeSeen | None, new: RangeSeen, at: float) -> Iterator[Move]:
+def _moves_of(old: RangeStatus | None, new: RangeStatus, at: float) -> Iterator[LeaseMove]:
+    move = partial(LeaseMove, at=at, range=new.range)
     if old is None:
-        yield Move(at=at, range=new.range, kind="created")
-        old = RangeSeen(range=new.range, state="unowned")
+        yield move(kind="created")
+        old = RangeStatus(range=new.range, state="unowned")
     if _reason(new) != _reason(old):
         kind: MoveKind = "resumed" if _reason(new) is None else "paused"
-        yield Move(at=at, range=new.range, kind=kind, note=_reason(new))
+        yield move(kind=kind, note=_reason(new))
     if new.state == "ended" != old.state:
-        yield Move(at=at, range=new.range, kind="ended", of=old.owner)
+        yield move(kind="ended", of=old.owner)
     elif new.owner != old.owner:
         kind = "released" if new.owner is None else "acquired" if old.owner is None else "moved"
-        yield Move(at=at, range=new.range, kind=kind, of=old.owner, to=new.owner)
+        yield move(kind=kind, of=old.owner, to=new.owner)
     if new.next_owner not in (None, old.next_owner):
-        yield Move(at=at, range=new.range, kind="requested", of=new.owner, to=new.next_owner)
+        yield move(kind="requested", of=new.owner, to=new.next_owner)
 
 
-def _reason(seen: RangeSeen) -> str | None:
+def _reason(seen: RangeStatus) -> str | None:
     return seen.note if seen.state == "paused" else None
 
 
 def hour_with(
-    before: Sequence[TrendPoint], ranges: Sequence[RangeSeen], now: float
+    before: Sequence[TrendPoint], ranges: Sequence[RangeStatus], now: float
 ) -> Sequence[TrendPoint]:
     """Return the points of the last hour, with one more if the last is old enough."""
     if before and 0 <= now - before[-1].at < _POINT_EVERY:
@@ -69,9 +78,9 @@ def difference(before: FleetStatus, after: FleetStatus) -> dict[str, Any]:
     return found
 
 
-def _changed(old: RangeSeen | None, new: RangeSeen) -> Any:
+def _changed(old: RangeStatus | None, new: RangeStatus) -> Any:
     if old is None:
         return new
-    fields = RangeSeen.__struct_fields__
+    fields = RangeStatus.__struct_fields__
     differing = {x: value for x in fields if getattr(old, x) != (value := getattr(new, x))}
     return {"range": new.range, **differing}

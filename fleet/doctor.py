@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import ceil
 
-from changefeed.fleet.status import BAD, FleetStatus, HostSeen, RangeSeen
+from changefeed.fleet.status import BAD, FleetStatus, HostStatus, RangeStatus
 from changefeed.fleet.versions import older_versions
 from changefeed.runtime.diagnostics import Diagnostic, problem, warning
 from changefeed.runtime.quantities import counted
@@ -73,11 +73,11 @@ def _living(looks: Sequence[FleetStatus]) -> set[str]:
     return {x for x, member in last.items() if _sign(member) != _sign(first.get(x))}
 
 
-def _sign(member: HostSeen | None) -> tuple[str, int] | None:
+def _sign(member: HostStatus | None) -> tuple[str, int] | None:
     return None if member is None else (member.incarnation, member.heartbeats)
 
 
-def _by_name(seen: FleetStatus) -> dict[str, HostSeen]:
+def _by_name(seen: FleetStatus) -> dict[str, HostStatus]:
     """Return the hosts that keep a record."""
     return {x.name: x for x in seen.hosts if x.state != "foreign"}
 
@@ -147,7 +147,7 @@ def _standing_still(looks: Sequence[FleetStatus]) -> Iterator[Diagnostic]:
             )
 
 
-def _place(lease: RangeSeen) -> tuple[str | None, str | None, int]:
+def _place(lease: RangeStatus) -> tuple[str | None, str | None, int]:
     return lease.position, lease.owner, lease.epoch
 
 

@@ -110,7 +110,7 @@ async def discard_letters(
             yield Outcome(f"{letter.id}: discarded")
 
 
-class LetterShown(LetterHead, frozen=True, kw_only=True):
+class LetterDocument(LetterHead, frozen=True, kw_only=True):
     """A letter for people and programs: its head, with ``trace`` and ``body`` if it is whole.
 
     ``body`` is what the JSON of the change says or, where it is none, its text.

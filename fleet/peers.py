@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 
 from changefeed.fleet.status import Report
+from changefeed.runtime.errors import Failure
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.http_answer import bounded_body
 
@@ -28,11 +29,7 @@ _OK = 200
 Answer = TypeVar("Answer")
 
 
-class NoAnswer(Exception):
-    """The address gave no answer of ours; the text says what came instead."""
-
-
-class TableSeen(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table of a pipeline, or a pipeline that does not answer (``trouble``)."""
 
     table: str
@@ -54,7 +51,7 @@ class Peers:
         self._silent: dict[str, float] = {}
         self._reports: Mapping[str, Report] = {}
         self._tables_asked_at = float("-inf")
-        self._seen_tables: Sequence[TableSeen] = ()
+        self._seen_tables: Sequence[PipelineTable] = ()
 
     @classmethod
     @asynccontextmanager
@@ -80,11 +77,11 @@ class Peers:
     async def _report(self, name: str, address: str) -> Report | None:
         try:
             report = await self._unless_silent(address, "/leases", Report)
-        except NoAnswer:
+        except Failure:
             return None
         return report if report.host == name else None  # another program has its port by now
 
-    async def tables(self, pipelines: Collection[str]) -> Sequence[TableSeen]:
+    async def tables(self, pipelines: Collection[str]) -> Sequence[PipelineTable]:
         """Return the tables of pipelines at these addresses, as old as that."""
         if self._clock() - self._tables_asked_at >= _EVERY:
             self._tables_asked_at = self._clock()
@@ -92,20 +89,20 @@ class Peers:
             self._seen_tables = [table for tables in found for table in tables]
         return self._seen_tables
 
-    async def _tables(self, address: str) -> Sequence[TableSeen]:
+    async def _tables(self, address: str) -> Sequence[PipelineTable]:
         try:
-            found = await self._unless_silent(address, "/tables", list[TableSeen])
-        except NoAnswer as error:
+            found = await self._unless_silent(address, "/tables", list[PipelineTable])
+        except Failure as error:
             text = f"it does not answer: {error}"
-            return [TableSeen(address=address, table="", trouble=text)]
+            return [PipelineTable(address=address, table="", trouble=text)]
         return [msgspec.structs.replace(x, address=address) for x in found]
 
     async def _unless_silent(self, address: str, path: str, kind: type[Answer]) -> Answer:
         if self._clock() - self._silent.get(address, float("-inf")) < _LEAVE_ALONE:
-            raise NoAnswer("it did not a moment ago")
+            raise Failure("it did not a moment ago")
         try:
             return await self.get(address, path, kind)
-        except NoAnswer:
+        except Failure:
             self._silent[address] = self._clock()
             raise
 
@@ -118,7 +115,7 @@ class Peers:
         statuses: Collection[int] = (_OK,),
     ) -> Answer:
         """Return the document at a path, if it comes with one of these statuses. Raise
-        ``NoAnswer`` for anything else.
+        ``Failure`` for anything else.
         """
         try:
             async with (
@@ -126,10 +123,10 @@ class Peers:
                 self._session.get(address.rstrip("/") + path, allow_redirects=False) as answer,
             ):
                 if answer.status not in statuses:
-                    raise NoAnswer(f"it answers {answer.status} {answer.reason}")
+                    raise Failure(f"it answers {answer.status} {answer.reason}")
                 body = await bounded_body(answer, _MAX_BYTES)
                 if body is None:
-                    raise NoAnswer(f"its answer is longer than {_MAX_BYTES:,} bytes")
+                    raise Failure(f"its answer is longer than {_MAX_BYTES:,} bytes")
                 return msgspec.json.decode(body, type=kind)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise NoAnswer(str(error) or type(error).__name__) from error
+            raise Failure(str(error) or type(error).__name__) from error

@@ -42,7 +42,7 @@ RESET_FORMS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class PositionMove:
     """A new position for a range. ``again`` is how many changes are delivered once more;
     below 0, how many are skipped; ``None`` where the feed cannot count them.
     """
@@ -56,7 +56,9 @@ class Move:
         return self.lease.range_id
 
 
-async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: str) -> Move:
+async def planned(
+    feed: Feed, container: LeaseContainer, range_id: RangeId, to: str
+) -> PositionMove:
     """Settle where to move a range, without moving it. ``to`` as ``start_in`` reads it.
 
     Raise ``FeedRefused`` for a position that the feed does not take, and
@@ -72,7 +74,7 @@ async def planned(feed: Feed, container: LeaseContainer, range_id: RangeId, to: 
         position = Position(to)
         with suppress(RangeEnded):  # at its end, which is a position like any other
             await feed.read(lease.range, position, 1)
-    return Move(
+    return PositionMove(
         lease=lease,
         to=position,
         again=None
@@ -101,7 +103,7 @@ async def refuse_in_use(
         raise _in_use(RangeId(name), owner)
 
 
-async def carry_out(container: LeaseContainer, move: Move) -> None:
+async def carry_out(container: LeaseContainer, move: PositionMove) -> None:
     """Write the new position. Raise ``UserError`` if a host began to read meanwhile."""
 
     def is_free(lease: Lease) -> bool:
@@ -114,7 +116,7 @@ async def carry_out(container: LeaseContainer, move: Move) -> None:
         await _write(container, taken[1], move)
 
 
-async def _write(container: LeaseContainer, vacant: Lease, move: Move) -> None:
+async def _write(container: LeaseContainer, vacant: Lease, move: PositionMove) -> None:
     wanted = vacant.reset_to(Checkpoint(move.to)).stamped(stamp=time.time())
     try:
         await container.replace(wanted)
@@ -153,7 +155,7 @@ def check_position(names: Sequence[str], to: str) -> None:
 
 async def planned_moves(
     feed: Feed, container: LeaseContainer, leases: Sequence[Lease], to: str
-) -> list[Move]:
+) -> list[PositionMove]:
     """Settle where to move ranges, without moving any. Raise ``UserError`` with the forms of
     a position for what is none.
     """
@@ -165,15 +167,15 @@ async def planned_moves(
         raise UserError(f"{to!r} is not a position: {RESET_FORMS}. {error}") from error
 
 
-def move_question(moves: Sequence[Move]) -> str:
+def move_question(moves: Sequence[PositionMove]) -> str:
     return f"Move {counted(len(moves), 'range')}?"
 
 
-def move_means(move: Move) -> str:
+def move_means(move: PositionMove) -> str:
     return repeats(move.again)
 
 
-async def carry_out_move(container: LeaseContainer, move: Move) -> Outcome:
+async def carry_out_move(container: LeaseContainer, move: PositionMove) -> Outcome:
     """Raise what containers raise."""
     try:
         await carry_out(container, move)

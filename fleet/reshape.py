@@ -47,7 +47,7 @@ from changefeed.fleet.stopping import (
 )
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import End, Lease, require_checkpoint, require_position
+from changefeed.leases.lease import Lease, RangeEnd, require_checkpoint, require_position
 from changefeed.runtime.errors import UserError
 
 _NEXT_ATTEMPT = 1.0
@@ -64,7 +64,7 @@ async def split(leased: LeasedFeed, range_id: RangeId, into: int) -> Sequence[Fe
     leased.feed.split(lease.range, into)  # refused before it is stopped
     async with stopped_ranges(leased, [range_id], Claim(SPLITTING)) as stopped:
         (whole,) = stopped
-        end = End.of_split(leased.feed, whole.range, into, require_checkpoint(whole))
+        end = RangeEnd.of_split(leased.feed, whole.range, into, require_checkpoint(whole))
         await finish(leased.container, whole, end)
     return [x.range for x in end.children]
 
@@ -127,11 +127,14 @@ async def _merge_now(
             return None
         # What goes on then agrees with each.
         ready = [await _advanced(leased.container, x, position) for x in stopped]
-    await _finish_all(leased.container, ready, _end_in(joined, position))
+    end = RangeEnd(children=(Child(range=joined, start=position),), by="merge")
+    await _finish_all(leased.container, ready, end)
     return joined
 
 
-async def _finish_all(container: LeaseContainer, stopped: Sequence[Lease], end: End) -> None:
+async def _finish_all(
+    container: LeaseContainer, stopped: Sequence[Lease], end: RangeEnd
+) -> None:
     """End all of them; where others have written to one, let all go on as before."""
     try:
         for lease in stopped:
@@ -172,10 +175,6 @@ async def _completed(
 async def _is_stopped(container: LeaseContainer, range_id: RangeId) -> bool:
     stored = await container.read(range_id)
     return stored is not None and not stored.ended and is_paused_by(MERGING, stored)
-
-
-def _end_in(joined: FeedRange, position: Position) -> End:
-    return End(children=(Child(range=joined, start=position),), by="merge")
 
 
 def _has_gone_to(lease: Lease, joined: FeedRange) -> bool:

@@ -21,7 +21,7 @@ from changefeed.leases.lease import Lease, require_checkpoint
 from changefeed.leases.updating import vacate
 
 
-class Change(enum.Enum):
+class LeaseChange(enum.Enum):
     """What happens to a lease."""
 
     CREATE = "created"
@@ -31,7 +31,7 @@ class Change(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LeaseRestore:
     """One lease: as it is ``stored``, and as it is ``wanted``; one of them may be missing."""
 
     range_id: RangeId
@@ -39,37 +39,39 @@ class Step:
     wanted: Lease | None
 
     @property
-    def change(self) -> Change:
+    def change(self) -> LeaseChange:
         if self.stored is None:
-            return Change.CREATE
+            return LeaseChange.CREATE
         if self.wanted is None:
-            return Change.DELETE
+            return LeaseChange.DELETE
         same = _facts(self.wanted) == _facts(self.stored) and self.stored.owner is None
-        return Change.KEEP if same else Change.MOVE
+        return LeaseChange.KEEP if same else LeaseChange.MOVE
 
 
-def steps_to(wanted: Collection[Lease], stored: Collection[Lease]) -> Sequence[Step]:
+def steps_to(wanted: Collection[Lease], stored: Collection[Lease]) -> Sequence[LeaseRestore]:
     """Return what to do, in order: what is deleted last, as its keys are read by no other
     lease until then. Those that are wanted must carry their positions.
     """
     named = {x.range_id: x for x in wanted}
     there = {x.range_id: x for x in stored}
     names = [*sorted(named), *sorted(there.keys() - named.keys())]
-    return [Step(range_id=x, stored=there.get(x), wanted=named.get(x)) for x in names]
+    return [LeaseRestore(range_id=x, stored=there.get(x), wanted=named.get(x)) for x in names]
 
 
 def _facts(lease: Lease) -> tuple[object, ...]:
     return lease.checkpoint, lease.end, lease.paused
 
 
-async def carry_out(container: LeaseContainer, step: Step) -> None:
+async def carry_out(container: LeaseContainer, step: LeaseRestore) -> None:
     """Do one step. Raise ``LeaseConflict`` where a host wrote meanwhile."""
     match step:
-        case Step(stored=None, wanted=Lease() as wanted):
+        case LeaseRestore(stored=None, wanted=Lease() as wanted):
             await _create(container, wanted)
-        case Step(stored=Lease() as stored, wanted=None):
+        case LeaseRestore(stored=Lease() as stored, wanted=None):
             await container.delete(stored)
-        case Step(stored=Lease() as stored, wanted=Lease() as wanted, change=Change.MOVE):
+        case LeaseRestore(
+            stored=Lease() as stored, wanted=Lease() as wanted, change=LeaseChange.MOVE
+        ):
             await _move(container, stored, wanted)
 
 

@@ -15,7 +15,7 @@ from changefeed.feeds.backlog import Backlog, Backlogs, changes_between
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.fleet.peers import Peers
-from changefeed.fleet.states import Listing, fleet_status, problem_of_feed
+from changefeed.fleet.states import FleetListing, fleet_status, problem_of_feed
 from changefeed.fleet.status import FleetStatus, Metrics, Problem, Report
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
@@ -79,7 +79,7 @@ class StoreSource:
         backlogs = await self._backlogs(whole, keymap, ranges, problems)
         told = {seen.range for x in reports.values() for seen in x.ranges}
         rates = await self._measured_rates([x for x in whole if x.range_id not in told], clock)
-        listed = Listing(
+        listed = FleetListing(
             clock=clock,
             feed=self._address,
             place=self._place,
@@ -123,7 +123,7 @@ class StoreSource:
         if self.feed is None:
             return {x.range_id: None for x in leases}
         measured = Backlogs(self.feed, leased=keymap.leases.keys(), ranges=ranges)
-        due = {x.child.range.id for x in keymap.due()}
+        due = {x.child.range.id for x in keymap.new_leases}
 
         async def behind(lease: Lease) -> Backlog | None:
             if lease.position is None:

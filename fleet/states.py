@@ -18,11 +18,11 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.fleet.changes import hour_with, moves_between
 from changefeed.fleet.status import (
     FleetStatus,
-    HostSeen,
+    HostStatus,
     Metrics,
     Problem,
-    RangeSeen,
     RangeState,
+    RangeStatus,
     Report,
     totals,
 )
@@ -40,7 +40,7 @@ _NOTHING = Metrics()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class FleetListing:
     """What one look at a fleet has listed. ``keymap`` is of all leases, and of the ranges that
     the feed lists; ``leases`` are those to show, each once. ``me`` is the host that looks, if
     one does.
@@ -61,7 +61,7 @@ class Listing:
 
 
 def fleet_status(
-    listed: Listing,
+    listed: FleetListing,
     reports: Mapping[str, Report],
     before: FleetStatus | None,
     *,
@@ -123,13 +123,13 @@ def fleet_status(
 
 def _range_seen(
     lease: Lease, metrics: Metrics, told: Metrics | None, *, waits: bool, expired: bool
-) -> RangeSeen:
+) -> RangeStatus:
     """``told`` is what the owner of the lease says."""
     if told is not None:
         metrics = _merged(metrics, told)
     idle = metrics.lag == 0 and not metrics.rate
     state, note, since = _state(lease, idle=idle, waits=waits, expired=expired)
-    return RangeSeen(
+    return RangeStatus(
         range=lease.range_id,
         state=state,
         since=since,
@@ -219,7 +219,7 @@ def _what_fails(health: RangeHealth) -> str | None:
     )
 
 
-def _without_lease(listed: Listing) -> tuple[list[RangeSeen], list[RangeSeen]]:
+def _without_lease(listed: FleetListing) -> tuple[list[RangeStatus], list[RangeStatus]]:
     """Part the ranges that have no lease into ancestors of others, and what is to be read.
 
     Parents come first. What others hold keys of waits for them: a range that was merged is read
@@ -249,8 +249,8 @@ def _without_lease(listed: Listing) -> tuple[list[RangeSeen], list[RangeSeen]]:
     return past[-_PAST:], rows
 
 
-def _unleased(found: FeedRange, state: RangeState, note: str) -> RangeSeen:
-    return RangeSeen(
+def _unleased(found: FeedRange, state: RangeState, note: str) -> RangeStatus:
+    return RangeStatus(
         range=found.id,
         state=state,
         note=note,
@@ -261,7 +261,7 @@ def _unleased(found: FeedRange, state: RangeState, note: str) -> RangeSeen:
     )
 
 
-def _still(member: Member, before: HostSeen | None, passed: float, now: float) -> float:
+def _still(member: Member, before: HostStatus | None, passed: float, now: float) -> float:
     """Return for how long a record has not moved, ``passed`` seconds after the look before; who
     sees it first goes by its stamp.
     """
@@ -273,14 +273,14 @@ def _still(member: Member, before: HostSeen | None, passed: float, now: float) -
 
 def _hosts(
     members: Collection[Member],
-    ranges: Sequence[RangeSeen],
+    ranges: Sequence[RangeStatus],
     reports: Mapping[str, Report],
     still: Mapping[HostName, float],
     *,
     dead: Collection[str],
     now: float,
-) -> list[HostSeen]:
-    owned: dict[str, list[RangeSeen]] = {}
+) -> list[HostStatus]:
+    owned: dict[str, list[RangeStatus]] = {}
     for seen in ranges:
         if seen.owner is not None and seen.state != "ended":
             owned.setdefault(seen.owner, []).append(seen)
@@ -288,7 +288,7 @@ def _hosts(
     for x in sorted(members, key=lambda x: x.name):
         told = reports.get(x.name) or Report(host=x.name)
         recorded.append(
-            HostSeen(
+            HostStatus(
                 name=x.name,
                 state="dead" if x.name in dead else "stopping" if x.stopping else "running",
                 total=totals(owned.get(x.name, ())),
@@ -303,7 +303,7 @@ def _hosts(
             )
         )
     others = sorted(owned.keys() - {x.name for x in recorded})
-    foreign = [HostSeen(name=x, state="foreign", total=totals(owned[x])) for x in others]
+    foreign = [HostStatus(name=x, state="foreign", total=totals(owned[x])) for x in others]
     return [*recorded, *foreign]
 
 

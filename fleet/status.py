@@ -64,7 +64,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     owned_since: float | None = None
 
 
-class RangeSeen(Metrics, frozen=True, kw_only=True):
+class RangeStatus(Metrics, frozen=True, kw_only=True):
     """A range, by its lease and by what its owner says.
 
     ``since`` is since when it is in its state, and ``note`` why, where that is known. ``load``
@@ -103,7 +103,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     load: float | None = None
 
 
-class HostSeen(msgspec.Struct, frozen=True, kw_only=True):
+class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A host, by its record and by what it says of itself.
 
     ``stamp_age`` is the age of its record by its stamp, ``still`` for how long the record has
@@ -138,7 +138,7 @@ MoveKind = Literal[
 ]
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LeaseMove(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What happened to a lease between two looks. ``of`` is the host that had it before,
     ``to`` the one that has it now, or asks for it; ``note`` why it was paused.
     """
@@ -172,11 +172,11 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
     feed: str
     leases: str
     expiration: float
-    hosts: Sequence[HostSeen]
-    ranges: Sequence[RangeSeen]
-    past: Sequence[RangeSeen] = ()
+    hosts: Sequence[HostStatus]
+    ranges: Sequence[RangeStatus]
+    past: Sequence[RangeStatus] = ()
     problems: Sequence[Problem] = ()
-    moves: Sequence[Move] = ()
+    moves: Sequence[LeaseMove] = ()
     moved: int = 0
     hour: Sequence[TrendPoint] = ()
     balance: str = ""
@@ -197,7 +197,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     started_at: float | None = None
     loop_lag: float | None = None
-    ranges: Sequence[RangeSeen] = ()
+    ranges: Sequence[RangeStatus] = ()
 
 
 def desired_hosts(
@@ -218,7 +218,7 @@ def desired_hosts(
     return min(max(wanted, int(None in lags)), max(map(len, of_use)))
 
 
-def totals(ranges: Collection[RangeSeen]) -> Totals:
+def totals(ranges: Collection[RangeStatus]) -> Totals:
     """Add up what is known."""
     lags = [x.lag for x in ranges if x.lag is not None]
     rates = [x.rate for x in ranges if x.rate is not None]
@@ -234,7 +234,7 @@ def totals(ranges: Collection[RangeSeen]) -> Totals:
     )
 
 
-def _is_of_use(seen: RangeSeen) -> bool:
+def _is_of_use(seen: RangeStatus) -> bool:
     """Whether one more host may find something to read in it."""
     if seen.state == "ended":
         return bool(seen.lag)

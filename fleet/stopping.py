@@ -30,7 +30,7 @@ from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.fleet.claims import Claim, go_on, is_paused_by
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.updating import update_lease, vacate_now
 from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import StoreUnavailable, UserError
@@ -156,7 +156,7 @@ async def whole_lease(container: LeaseContainer, range_id: RangeId) -> Lease:
     return stored
 
 
-async def finish(container: LeaseContainer, stopped: Lease, end: End) -> None:
+async def finish(container: LeaseContainer, stopped: Lease, end: RangeEnd) -> None:
     """End a stopped range, if no other has written to it since."""
     ended = replace(stopped.ended_in(end), paused=None).without_position()
     ended = ended.stamped(stamp=time.time())

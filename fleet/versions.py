@@ -7,11 +7,11 @@ host that was left out.
 import re
 from collections.abc import Iterator, Sequence
 
-from changefeed.fleet.status import HostSeen
+from changefeed.fleet.status import HostStatus
 from changefeed.runtime.diagnostics import Diagnostic, warning
 
 
-def older_versions(members: Sequence[HostSeen], software: str) -> Iterator[Diagnostic]:
+def older_versions(members: Sequence[HostStatus], software: str) -> Iterator[Diagnostic]:
     """Find them among the hosts that live. ``software`` is the version of this program."""
     known = [x for x in members if x.version]
     unknown = [x.name for x in members if not x.version]

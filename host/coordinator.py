@@ -21,7 +21,7 @@ from random import Random
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.creation import LeaseCreator
-from changefeed.host.decide import Decision, ThisHost, decide
+from changefeed.host.decide import Decision, HostView, decide
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
 from changefeed.host.owned_lease import acquire
@@ -96,7 +96,7 @@ class Coordinator:
             wall=wall,
         )
         self._watch = FleetWatch(self._settings.judged, me=me)
-        self._own = ThisHost(name=me)
+        self._own = HostView(name=me)
         self._keymap = KeyMap(())
         self._highest_epoch = 0
         self._round_ends = clock()

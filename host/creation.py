@@ -16,7 +16,7 @@ from changefeed.host.events import HostEvents
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.keymap import Due
+from changefeed.leases.keymap import NewLease
 from changefeed.leases.lease import Lease
 from changefeed.leases.load_plan import coarse, known
 from changefeed.leases.updating import vacate
@@ -70,7 +70,7 @@ class LeaseCreator:
             for x in decision.gaps
             if x.range_id in starts
         }
-        wanted |= {x.child.range.id: partial(self._come, x) for x in decision.due}
+        wanted |= {x.child.range.id: partial(self._come, x) for x in decision.new_leases}
         names, done = [*wanted], set[RangeId]()
         first = int(self._random.random() * len(names)) if len(names) > self._batch else 0
         batch = [*names[first:], *names[:first]][: self._batch]
@@ -90,17 +90,17 @@ class LeaseCreator:
         await self._delete(decision.deletes)
         return left
 
-    async def _come(self, due: Due) -> None:
+    async def _come(self, new: NewLease) -> None:
         """Create the lease of a child where its parents have ended."""
-        found = due.child.range
+        found = new.child.range
         if not found.parents:  # for who draws where ranges come from
-            found = replace(found, parents=tuple(x.range_id for x in due.parents))
-        child = Lease(range=found, checkpoint=due.start)
-        if due.revived is None:
-            await self._fill(_with_load(child, due.parents))
+            found = replace(found, parents=tuple(x.range_id for x in new.parents))
+        child = Lease(range=found, checkpoint=new.start)
+        if new.revived is None:
+            await self._fill(_with_load(child, new.parents))
             return
         with suppress(LeaseConflict):
-            await self._revive(due.revived.revived_as(due.child.range, due.start))
+            await self._revive(new.revived.revived_as(new.child.range, new.start))
             self._events.created(child)
 
     async def _revive(self, wanted: Lease) -> None:

@@ -10,7 +10,7 @@ created again by its owner (``OwnedLease``); the others leave it to the owner fo
 dead one would have kept it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
@@ -19,7 +19,7 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.hot_ranges import hot_ranges
-from changefeed.leases.keymap import Due, KeyMap
+from changefeed.leases.keymap import KeyMap, NewLease
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load_plan import plan_by_load
 from changefeed.leases.plan import Action, Assignment, actions_for, plan
@@ -27,7 +27,7 @@ from changefeed.leases.plan import Action, Assignment, actions_for, plan
 _MAX_REST = 16  # balance intervals
 _MIN_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
 
-Want = tuple[Literal["due", "gap", "over", "superseded"], RangeId]
+Want = tuple[Literal["new", "gap", "finished", "superseded"], RangeId]
 """A lease that is to be created, or to be deleted, and why."""
 Asked = tuple[int, float]
 """In which epoch our request has been on a lease, and since when."""
@@ -40,7 +40,7 @@ def _whole(found: FeedRange, low: str, high: str) -> FeedRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranges:
+class FeedRanges:
     """The ranges that the feed had when it was asked last, at ``asked`` on our clock.
 
     ``sub_range`` makes one of some of their keys. Where ``inherits``, positions are handed on
@@ -54,7 +54,7 @@ class Ranges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class HostMemory:
     """What a host remembers of earlier listings. Times are in seconds, on its clock.
 
     ``alive`` has been so since ``quiet_since``; ``limits`` are how many ranges hosts
@@ -75,14 +75,14 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThisHost:
+class HostView:
     """This host: what it reads, and what it remembers."""
 
     name: HostName
     reading: Collection[RangeId] = ()
-    past: Memory = field(default_factory=Memory)
+    past: HostMemory = field(default_factory=HostMemory)
 
-    def with_steal(self, lease: Lease, fleet: Fleet, *, now: float) -> "ThisHost":
+    def with_steal(self, lease: Lease, fleet: Fleet, *, now: float) -> "HostView":
         """Remember that a lease was taken, as it was listed, from its living owner."""
         if not fleet.is_foreign(lease):
             return self
@@ -93,8 +93,9 @@ class ThisHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """``steps`` are what to do about leases that are there, in this order; ``due`` and ``gaps``
-    are those to create, the latter without a position, ``deletes`` those to delete, and why.
+    """``steps`` are what to do about leases that are there, in this order; ``new_leases`` and
+    ``gaps`` are those to create, the latter without a position, ``deletes`` those to delete,
+    and why.
 
     ``begins`` says that there are no leases yet, ``asks`` that the feed has more to say than
     it had, and ``splits`` into how many sub-ranges to split which range. ``readable`` are the
@@ -103,7 +104,7 @@ class Decision:
     """
 
     steps: Sequence[tuple[Action, Lease]]
-    due: Sequence[Due]
+    new_leases: Sequence[NewLease]
     gaps: Sequence[Lease]
     deletes: Sequence[tuple[Lease, str]]
     begins: bool
@@ -113,7 +114,7 @@ class Decision:
     again: bool
     interval: float
     moments: Sequence[float]
-    past: Memory
+    past: HostMemory
 
     def wait(self, *, now: float, jitter: float) -> float:
         """Return how many seconds to wait before the next listing. ``jitter`` spreads the
@@ -125,7 +126,7 @@ class Decision:
 
 
 def decide(
-    fleet: Fleet, keymap: KeyMap, own: ThisHost, ranges: Ranges, settings: LeaseSettings
+    fleet: Fleet, keymap: KeyMap, own: HostView, ranges: FeedRanges, settings: LeaseSettings
 ) -> Decision:
     """See the module. ``keymap`` is of the leases of ``fleet``, and of ``ranges``."""
     now, past = fleet.at.answered, own.past
@@ -157,12 +158,12 @@ def decide(
     moving = steals.moving or any(
         assignment.get(x) not in (None, own.name) for x in own.reading
     )
-    leases = _Leases(fleet, keymap, past, ranges, patience=settings.judged.expiration)
+    leases = _LeaseChanges(fleet, keymap, past, ranges, patience=settings.judged.expiration)
     expiries = [] if fleet.next_expiry is None else [fleet.next_expiry]
     quiet_at = [quiet_since + settings.timing.rebalance_delay] if moving and not quiet else []
     return Decision(
         steps=steps,
-        due=leases.due,
+        new_leases=leases.new,
         gaps=leases.gaps,
         deletes=leases.deletes,
         begins=empty and past.empty,
@@ -174,7 +175,7 @@ def decide(
         if moving
         else settings.timing.balance_interval,
         moments=[*expiries, *quiet_at, *leases.moments],
-        past=Memory(
+        past=HostMemory(
             listed_at=now,
             alive=fleet.alive,
             quiet_since=quiet_since,
@@ -202,7 +203,7 @@ def _assignment(
 
 
 def _splits(
-    fleet: Fleet, limits: Collection[HostName], ranges: Ranges, settings: LeaseSettings
+    fleet: Fleet, limits: Collection[HostName], ranges: FeedRanges, settings: LeaseSettings
 ) -> Mapping[RangeId, int]:
     """A processor of another kind would read on what was split."""
     if settings.shared != "split" or fleet.shared or limits != fleet.alive:
@@ -220,7 +221,7 @@ class _Steals:
     """
 
     def __init__(
-        self, fleet: Fleet, own: ThisHost, settings: LeaseSettings, *, quiet: bool
+        self, fleet: Fleet, own: HostView, settings: LeaseSettings, *, quiet: bool
     ) -> None:
         self._fleet = fleet
         self._me = own.name
@@ -271,11 +272,17 @@ class _Steals:
         return rests and self._fleet.is_foreign(lease)
 
 
-class _Leases:
-    """Which leases are to come, and which are over."""
+class _LeaseChanges:
+    """Which leases to create, and which to delete."""
 
     def __init__(
-        self, fleet: Fleet, keymap: KeyMap, past: Memory, ranges: Ranges, *, patience: float
+        self,
+        fleet: Fleet,
+        keymap: KeyMap,
+        past: HostMemory,
+        ranges: FeedRanges,
+        *,
+        patience: float,
     ) -> None:
         self._now = now = fleet.at.answered
         self._patience = patience
@@ -283,49 +290,44 @@ class _Leases:
         deleted = {
             name: found
             for name, found in past.begun.items()
-            if name not in fleet.leases and not _is_any_of(found, read.values())
+            if name not in fleet.leases and not any(map(found.overlaps, read.values()))
         }
         self.begun = read | deleted
         if ranges.asked == -inf:
-            due, gaps, over, superseded = {}, {}, {}, {}  # what the feed has, nobody knows
+            new, gaps, finished, superseded = {}, {}, {}, {}  # what the feed has, nobody knows
         else:
-            due = {x.child.range.id: x for x in keymap.due()}
+            new = {x.child.range.id: x for x in keymap.new_leases}
             gaps = {x.range_id: x for x in _gaps(keymap, ranges)}
             # Where positions are handed on, what is missing shows by its keys alone.
             needed = () if ranges.inherits else {x.id for x in ranges.listed}
-            over = {x.range_id: x for x in keymap.over(needed)}
+            finished = {x.range_id: x for x in keymap.finished(needed)}
             superseded = {x.range_id: x for x in keymap.superseded()}
         named: list[Want] = [
-            *(("due", x) for x in due),
+            *(("new", x) for x in new),
             *(("gap", x) for x in gaps),
-            *(("over", x) for x in over),
+            *(("finished", x) for x in finished),
             *(("superseded", x) for x in superseded),
         ]
         self.wanted = {x: past.wanted.get(x, now) for x in named}
         self.are_unsure = not self.wanted.keys() <= past.wanted.keys()
         sure = [x for x in named if x in past.wanted]
         # Its owner may create a deleted lease again, until it has expired.
-        its_own = {x for x in due if _is_any_of(due[x].child.range, deleted.values())}
-        late = [x for x in sure if x[0] == "gap" or (x[0] == "due" and x[1] in its_own)]
+        its_own = {x for x in new if any(map(new[x].child.range.overlaps, deleted.values()))}
+        late = [x for x in sure if x[0] == "gap" or (x[0] == "new" and x[1] in its_own)]
         waiting = {x for x in late if now - self.wanted[x] < patience}
         self.moments = [self.wanted[x] + patience for x in waiting]
         ripe = [x for x in sure if x not in waiting]
-        self.due = [due[x] for kind, x in ripe if kind == "due"]
+        self.new = [new[x] for kind, x in ripe if kind == "new"]
         self.gaps = [gaps[x] for kind, x in ripe if kind == "gap"]
-        over_now = [x for x in ripe if x[0] == "over"]
-        gone = [x for x in over_now if ranges.asked >= self.wanted[x]]
-        self.are_new = bool(self.due) or len(gone) < len(over_now)
+        finished_now = [x for x in ripe if x[0] == "finished"]
+        gone = [x for x in finished_now if ranges.asked >= self.wanted[x]]
+        self.are_new = bool(self.new) or len(gone) < len(finished_now)
         stale = [superseded[x] for kind, x in ripe if kind == "superseded"]
-        self.deletes = [(over[x], "its children go on") for _, x in gone]
+        self.deletes = [(finished[x], "its children go on") for _, x in gone]
         self.deletes += [(x, "its keys have gone to other ranges") for x in stale]
 
 
-def _is_any_of(found: FeedRange, others: Iterable[FeedRange]) -> bool:
-    """Whether it is one of the others, or has keys of one."""
-    return any(x.id == found.id or x.shares_keys_with(found) for x in others)
-
-
-def _gaps(keymap: KeyMap, ranges: Ranges) -> Iterator[Lease]:
+def _gaps(keymap: KeyMap, ranges: FeedRanges) -> Iterator[Lease]:
     """Return leases for keys that have none: of the oldest ranges that hold them."""
     for low, high in keymap.gaps():
         holding = [x for x in ranges.listed if x.low < high and low < x.high]

@@ -1,11 +1,11 @@
 """From the pages of one range to its observers, and from there to checkpoints.
 
-The observers are opened, handed what the keys of the range allow (``observers.keys``), and
-closed, under whatever lease the worker keeps. Once the worker drains, what was read is
-finished, but for keys that wait: the checkpoint says what of these is not done. If the settings
-say so, a range is paused at a change that would be put aside. So is a range that the feed
-refuses to read on: the others can be read, and a host that ended for it would leave the next
-host the same.
+The observers are opened, handed what the keys of the range allow
+(``observers.key_scheduler``), and closed, under whatever lease the worker keeps. Once the
+worker drains, what was read is finished, but for keys that wait: the checkpoint says what of
+these is not done. If the settings say so, a range is paused at a change that would be put
+aside. So is a range that the feed refuses to read on: the others can be read, and a host that
+ended for it would leave the next host the same.
 
 Limits: a range with a key that waits, or of which something is unacknowledged, is not split by
 its owner.
@@ -30,7 +30,7 @@ from changefeed.host.reader import Reader
 from changefeed.host.shared import WorkerContext
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS
-from changefeed.leases.lease import End, KeyRequest
+from changefeed.leases.lease import KeyRequest, RangeEnd
 from changefeed.observers.call import Blame
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
@@ -104,7 +104,7 @@ class Delivery:
         """Into how many sub-ranges the range is to be split, as it is too much for one host."""
         self._cooldown = self._settings.leases.timing.cooldown
         self._split_not_before = self._clock() + self._cooldown  # it has much to catch up with
-        self.end: End | None = None
+        self.end: RangeEnd | None = None
         """What the range goes on in, once it has been read to its end."""
         self.stuck = False
         """Whether a call may still run that could not be ended: the lease must expire."""
@@ -200,7 +200,7 @@ class Delivery:
 
     def _reason_to_end(self) -> CloseReason | None:
         if self._ended is not None and not self._progress.unacknowledged:
-            self.end = End(children=self._ended.children)
+            self.end = RangeEnd(children=self._ended.children)
             if self._shared.feed.children_inherit_positions:
                 self.end = self.end.with_done(self._checkpoints.reached)
             self._events.ended(self._ended.range_id, self.end)
@@ -229,7 +229,7 @@ class Delivery:
             f"parts of range {lease.range_id!r} would begin behind what was done"
         )
         try:
-            self.end = End.of_split(self._shared.feed, lease.range, into, at)
+            self.end = RangeEnd.of_split(self._shared.feed, lease.range, into, at)
         except FeedRefused as error:
             self._split_not_before = self._clock() + self._cooldown
             self._events.retrying("split range", error, self._cooldown)

@@ -13,13 +13,13 @@ from typing import Never
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
-from changefeed.host.decide import Ranges
+from changefeed.host.decide import FeedRanges
 from changefeed.host.events import HostEvents
 from changefeed.host.first_leases import first_leases
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import settle_root
-from changefeed.leases.lease import End, FleetRecord
+from changefeed.leases.lease import FleetRecord, RangeEnd
 from changefeed.leases.timing import Timing
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
@@ -59,8 +59,10 @@ class Discovery:
         self._now = asyncio.Event()
         self._begins = False
         self._gaps: Mapping[RangeId, FeedRange] = {}
-        self.ranges = Ranges(inherits=feed.children_inherit_positions, sub_range=feed.sub_range)
-        self.root: End | None = None
+        self.ranges = FeedRanges(
+            inherits=feed.children_inherit_positions, sub_range=feed.sub_range
+        )
+        self.root: RangeEnd | None = None
         """What the leases of the fleet begin in, once that is settled."""
         self.starts: dict[RangeId, Position] = {}
         """Where the keys begin that have no lease, as far as they were asked for."""
@@ -102,7 +104,7 @@ class Discovery:
             if before.asked == -inf or before.listed != self.ranges.listed:
                 self._changed()
 
-    async def _settled(self) -> End | None:
+    async def _settled(self) -> RangeEnd | None:
         """Settle the root where there are no leases yet, and return it."""
         begins, self._begins = self._begins, False
         if not begins:

@@ -43,7 +43,7 @@ AsgiApp = Callable[
 ]
 
 
-class Answers:
+class HostEndpoints:
     """The answers for one host, also before it could be made: set ``host`` once it is."""
 
     def __init__(
@@ -102,10 +102,12 @@ def endpoints(host: Host) -> web.Application:
 
     ``/metrics`` is among them unless the host counts with the meters of your program.
     """
-    return application(Answers(host.name, host.registry, host))
+    return application(HostEndpoints(host.name, host.registry, host))
 
 
-def application_of(process: Answers, answers: Mapping[str, Answers]) -> web.Application:
+def application_of(
+    process: HostEndpoints, answers: Mapping[str, HostEndpoints]
+) -> web.Application:
     """Return the endpoints of a process of several processors, which answer by their names."""
     made, respond = web.Application(), _responder(process)
 
@@ -125,7 +127,7 @@ def application_of(process: Answers, answers: Mapping[str, Answers]) -> web.Appl
 
 
 def application(
-    answers: Answers, processor: str = "", processors: Sequence[str] = ()
+    answers: HostEndpoints, processor: str = "", processors: Sequence[str] = ()
 ) -> web.Application:
     """Return the endpoints of one host: of one of several ``processors``, if it has a name."""
 
@@ -139,7 +141,7 @@ def application(
     return made
 
 
-def _responder(answers: Answers) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _responder(answers: HostEndpoints) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def respond(request: web.Request) -> web.Response:
         route = request.match_info.route.resource
         assert route is not None, "only our own routes lead here"
@@ -158,7 +160,7 @@ def asgi_endpoints(host: Host) -> AsgiApp:
     As ``endpoints``. It must be called on the event loop that the host runs on, as a server
     does that runs both. Its page can only be looked at, and asks each few seconds what is new.
     """
-    answers = Answers(host.name, host.registry, host)
+    answers = HostEndpoints(host.name, host.registry, host)
     page = HostPage(lambda: host, acts=False)
 
     async def app(
@@ -177,7 +179,7 @@ def asgi_endpoints(host: Host) -> AsgiApp:
     return app
 
 
-async def _answered(answers: Answers, page: Page, scope: Scope) -> Answer:
+async def _answered(answers: HostEndpoints, page: Page, scope: Scope) -> Answer:
     if scope["method"] not in (hdrs.METH_GET, hdrs.METH_HEAD):
         return json_answer({"error": "only GET and HEAD"}, 405)
     # A server says where we are mounted, and some leave that in the path, some do not.

@@ -24,7 +24,7 @@ from changefeed.host.range_health import RangeHealths
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.health import WaitingKey, one_line
-from changefeed.leases.lease import End, HostName, Lease
+from changefeed.leases.lease import HostName, Lease, RangeEnd
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import describe, text_of
 from changefeed.observers.failure_log import FailureLog
@@ -245,7 +245,7 @@ class HostEvents(FailureLog):
         """The ranges that were paused in the last listing, with the reasons."""
         return self._paused
 
-    def ended(self, range_id: RangeId, end: End) -> None:
+    def ended(self, range_id: RangeId, end: RangeEnd) -> None:
         """Report that a range was read to its end, or split by its owner, and what goes on."""
         into = [x.range.id for x in end.children]
         self._log.info("range.ended", range=range_id, by=end.by, into=into)

@@ -6,13 +6,13 @@ from math import ceil
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Child, Feed, FeedRange, RangeEnded, RangeId, StartAt
-from changefeed.leases.lease import End
+from changefeed.leases.lease import RangeEnd
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
 
 
-async def first_leases(feed: Feed, start: StartAt, parallelism: int) -> End:
+async def first_leases(feed: Feed, start: StartAt, parallelism: int) -> RangeEnd:
     """Return the root: what a fleet reads first, each range with its start resolved.
 
     From the beginning that is the oldest ranges. From a time, or from now, what is over by then
@@ -30,7 +30,7 @@ async def first_leases(feed: Feed, start: StartAt, parallelism: int) -> End:
     kept = {x.id for x in ranges} - left_out
     oldest = [x for x in ranges if x.id in kept and kept.isdisjoint(x.parents)]
     first = [starts[x.id] for x in oldest if x.id in starts]
-    return End(children=tuple(_in_parts(feed, first, parallelism)))
+    return RangeEnd(children=tuple(_in_parts(feed, first, parallelism)))
 
 
 def _in_parts(feed: Feed, first: Sequence[Child], parallelism: int) -> Sequence[Child]:

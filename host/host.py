@@ -42,14 +42,14 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetRules
 from changefeed.leases.fleet_record import changed_to, forget_before, join_fleet
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
-from changefeed.observers.maker import ObserverMaker
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreError
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.stop import Stop
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 
 _PATIENCE = 60.0  # seconds for which a refusal counts as no answer
 _MAX_DELAY_AT_END = 1.0
@@ -80,7 +80,7 @@ class Host:
         *,
         feed: Feed,
         container: LeaseContainer,
-        make_observer: ObserverMaker,
+        make_observer: RangeObserverFactory,
         tracing: BatchTracing | None = None,
         events: HostEvents | None = None,
         address: str = "",
@@ -110,7 +110,7 @@ class Host:
         self._retrier = Retrier(self._events, self._random)
         self._clock = clock
         self.wall = wall
-        self._bounds = Bounds(
+        self._bounds = CallLimits(
             timeout=settings.leases.timing.call_timeout,
             on_call=self._events.store_request,
             patience=Patience(_PATIENCE),

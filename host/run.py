@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from changefeed.host.child_start import ChildStart
-from changefeed.host.endpoints import Answers, application, application_of
+from changefeed.host.endpoints import HostEndpoints, application, application_of
 from changefeed.host.host import Host
 from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings, settings_of_process
@@ -80,9 +80,9 @@ async def _be_hosts(
     settings = settings_of_process(processors)
     suspect = f"observer {' or '.join(str(x.observer.name) for x in processors.values())}"
     signals = StopSignals(budget=settings.host.stop_timeout)
-    of_process = Answers(settings.host.name, counting.registry)
+    of_process = HostEndpoints(settings.host.name, counting.registry)
     answers = {
-        name: Answers(
+        name: HostEndpoints(
             settings.host.name, None if name else counting.registry, make_observer=makes[name]
         )
         for name in processors

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from changefeed import __version__
 from changefeed.fleet.peers import Peers
-from changefeed.fleet.states import Listing, fleet_status
-from changefeed.fleet.status import FleetStatus, Metrics, RangeSeen, Report
+from changefeed.fleet.states import FleetListing, fleet_status
+from changefeed.fleet.status import FleetStatus, Metrics, RangeStatus, Report
 from changefeed.host.host import Host
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
@@ -21,7 +21,7 @@ from changefeed.stores.addresses import without_secrets
 _NOTHING = Metrics()
 
 
-def of_host(host: Host, *, own: bool = False) -> Listing:
+def of_host(host: Host, *, own: bool = False) -> FleetListing:
     """Return what a host has listed; with ``own``, only the ranges that it reads, and those
     that are paused.
     """
@@ -29,7 +29,7 @@ def of_host(host: Host, *, own: bool = False) -> Listing:
     ranges = () if own else host.ranges
     listed = [x for x in activity.leases if not own or x.paused is not None]
     keymap = KeyMap([*listed, *host.leases.values()], ranges=ranges)
-    return Listing(
+    return FleetListing(
         clock=asyncio.get_running_loop().time(),
         feed=without_secrets(host.settings.feed.address),
         place=without_secrets(leases.address),
@@ -74,7 +74,7 @@ def report_of(host: Host) -> Report:
     return _introduced(host, _status(host, of_host(host, own=True), {}, None).ranges)
 
 
-def _introduced(host: Host, ranges: Sequence[RangeSeen] = ()) -> Report:
+def _introduced(host: Host, ranges: Sequence[RangeStatus] = ()) -> Report:
     return Report(
         host=host.name,
         incarnation=host.incarnation,
@@ -98,7 +98,7 @@ async def look(host: Host, peers: Peers | None, before: FleetStatus | None) -> F
 
 
 def _status(
-    host: Host, listed: Listing, reports: Mapping[str, Report], before: FleetStatus | None
+    host: Host, listed: FleetListing, reports: Mapping[str, Report], before: FleetStatus | None
 ) -> FleetStatus:
     leases = host.settings.leases
     return fleet_status(

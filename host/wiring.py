@@ -39,8 +39,8 @@ from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, Origin, open_dead_letters
 from changefeed.observers.errors import ObserverRefused
-from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import ObserverFactory
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.observers.registry import load_observer, spelled
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
@@ -223,7 +223,7 @@ async def wire_host(
             settings,
             feed=changes,
             container=container,
-            make_observer=ObserverMaker(
+            make_observer=RangeObserverFactory(
                 make,
                 settings.observer,
                 events,

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import FleetRecord, Lease, Member
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 from changefeed.stores.store import WHOLE
 
 
@@ -44,7 +44,7 @@ class LeaseContainer(Protocol):
         """
         ...
 
-    def bounded(self, bounds: Bounds) -> "LeaseContainer":
+    def bounded(self, bounds: CallLimits) -> "LeaseContainer":
         """Return the same leases, with each call to their stores within bounds."""
         ...
 

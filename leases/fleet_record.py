@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import End, FleetRecord
+from changefeed.leases.lease import FleetRecord, RangeEnd
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 
 _ATTEMPTS = 10
@@ -71,7 +71,7 @@ async def forget_before(container: LeaseContainer, record: FleetRecord) -> None:
     await container.put_fleet(replace(record, before=0.0))
 
 
-async def settle_root(container: LeaseContainer, root: End) -> End:
+async def settle_root(container: LeaseContainer, root: RangeEnd) -> RangeEnd:
     """Settle where the fleet began, once; return this, or what another has settled before."""
     for _ in range(_ATTEMPTS):
         found = await container.fleet()

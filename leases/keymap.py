@@ -1,6 +1,6 @@
 """Who holds which keys of a feed, as its leases say it: the one place that knows.
 
-A lease that ends says in that same write what it goes on in (``End``). It stays, as the
+A lease that ends says in that same write what it goes on in (``RangeEnd``). It stays, as the
 tombstone of its range, until all its keys are being read under later leases. The lease of a
 child is created when tombstones that name it hold *all* its keys, and no open lease holds any.
 So there is no child of an end that did not happen, and every open lease may be read, but for
@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 
 from changefeed.feeds.feed import Child, FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import End, Lease, newest
+from changefeed.leases.lease import Lease, RangeEnd, newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class NewLease:
     """The lease of a child that is to be created, the checkpoint that it begins with, and the
     tombstones that name it; none where that is the root. ``revived`` is the tombstone that is
     there of an earlier range of that name, which it replaces.
@@ -47,7 +47,7 @@ class KeyMap:
         self,
         leases: Iterable[Lease],
         *,
-        root: End | None = None,
+        root: RangeEnd | None = None,
         ranges: Iterable[FeedRange] = (),
     ) -> None:
         self._ranges = list(ranges)
@@ -67,8 +67,9 @@ class KeyMap:
         self._held = keys.marked(x.range for x in self._open if not self._is_beside(x))
         self._buried = keys.marked(x.range for x, _ in self._ended)
         self._latest = keys.latest(x.range for x in self.leases.values())
-        self._due = list(self._find_due())
-        self._coming = keys.marked(x.child.range for x in self._due)
+        self.new_leases: Sequence[NewLease] = list(self._find_new_leases())
+        """The children whose leases are to be created."""
+        self._coming = keys.marked(x.child.range for x in self.new_leases)
 
     def readable(self) -> Sequence[Lease]:
         """Return the leases that a host may own.
@@ -87,10 +88,6 @@ class KeyMap:
                 found.append(x)
         return found
 
-    def due(self) -> Sequence[Due]:
-        """Return the children whose leases are to be created."""
-        return self._due
-
     def start_of(self, lease: Lease) -> Checkpoint | None:
         """Return what the tombstones of all its keys say of a lease: what it begins with.
 
@@ -103,7 +100,7 @@ class KeyMap:
         same = found.child.range.generation == lease.range.generation
         return found.start if same and not self._uncovered(found) else None
 
-    def over(self, listed: Collection[RangeId]) -> Sequence[Lease]:
+    def finished(self, listed: Collection[RangeId]) -> Sequence[Lease]:
         """Return the tombstones that nothing needs any more: the feed does not list their
         range, nor that which they are sub-ranges of, and all their keys are being read. Where
         bounds are not known, their children.
@@ -116,7 +113,7 @@ class KeyMap:
             and (x.range.high or self._goes_on_by_name(x, end))
         ]
 
-    def _goes_on_by_name(self, lease: Lease, end: End) -> bool:
+    def _goes_on_by_name(self, lease: Lease, end: RangeEnd) -> bool:
         """Whether nothing would create a range without bounds again: its children are being
         read, and the root, which stays, does not name it.
         """
@@ -204,7 +201,7 @@ class KeyMap:
                     known.child = child
         return found
 
-    def _find_due(self) -> Iterator[Due]:
+    def _find_new_leases(self) -> Iterator[NewLease]:
         for name, found in self._named.items():
             lease = self.leases.get(name)
             if lease is not None and (
@@ -212,7 +209,9 @@ class KeyMap:
             ):
                 continue
             if not self._uncovered(found) and not self._has_come(found):
-                yield Due(child=found.child, start=found.start, parents=found.by, revived=lease)
+                yield NewLease(
+                    child=found.child, start=found.start, parents=found.by, revived=lease
+                )
 
     def _uncovered(self, found: "_Named") -> Sequence[int]:
         """Return the segments of a child that no tombstone which names it holds."""

@@ -21,7 +21,7 @@ WriteId = NewType("WriteId", str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class RangeEnd:
     """What an ended range goes on in, and who has ended it.
 
     ``high`` and ``holes`` say what the range had done behind the position at which its children
@@ -35,7 +35,7 @@ class End:
     holes: tuple[Hole, ...] = ()
 
     @classmethod
-    def of_split(cls, feed: Feed, found: FeedRange, into: int, at: Checkpoint) -> "End":
+    def of_split(cls, feed: Feed, found: FeedRange, into: int, at: Checkpoint) -> "RangeEnd":
         """Cut a range into sub-ranges that go on where it is. Raise ``FeedRefused`` where it
         cannot be cut.
         """
@@ -48,7 +48,7 @@ class End:
         children = tuple(Child(range=x, start=at.position) for x in cut)
         return cls(children=children, by="split").with_done(at)
 
-    def with_done(self, at: Checkpoint) -> "End":
+    def with_done(self, at: Checkpoint) -> "RangeEnd":
         """Let the children begin with what was done behind the position where they start."""
         return replace(self, high=at.high, holes=at.holes)
 
@@ -99,7 +99,7 @@ class Lease:
     renewals: int = 0
     next_owner: HostName | None = None
     key_request: KeyRequest | None = None
-    end: End | None = None
+    end: RangeEnd | None = None
     paused: str | None = None
     health: RangeHealth = NOTHING_KNOWN
     deaths: Deaths = NO_DEATHS
@@ -242,7 +242,7 @@ class Lease:
         """Take it from its owner: an epoch begins that belongs to no host."""
         return replace(self.released(), epoch=self.epoch + 1, deaths=NO_DEATHS)
 
-    def ended_in(self, end: End) -> "Lease":
+    def ended_in(self, end: RangeEnd) -> "Lease":
         """The range has been read to its end: no host owns it, and others have its keys."""
         assert self.end is None, f"lease {self.range_id!r} has ended already"
         return replace(self.released(), end=end, deaths=NO_DEATHS, cooling=False)
@@ -329,7 +329,7 @@ class FleetRecord:
 
     id: str = ""
     feed: str | None = None
-    root: End | None = None
+    root: RangeEnd | None = None
     checkpoints: str = ""
     expiration: float = 0.0
     balance: str = ""

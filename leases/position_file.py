@@ -1,7 +1,7 @@
 """Leases as a document, to carry them to where another program makes them again.
 
 Reading checks its form; whether a feed can be read so is for
-``changefeed.fleet.wanted_positions``.
+``changefeed.fleet.position_checks``.
 
 It says where each range is to be read from; who reads it creates leases
 there that no host owns yet.
@@ -14,7 +14,7 @@ import msgspec
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole
-from changefeed.leases.lease import End, Lease, require_checkpoint
+from changefeed.leases.lease import Lease, RangeEnd, require_checkpoint
 from changefeed.runtime.errors import StoreRefused
 
 FORMAT: Final = 1
@@ -47,7 +47,7 @@ class PositionEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     parents: tuple[_Name, ...] = ()
     of: _Name | None = None
     generation: tuple[int, int] = (0, 0)
-    end: End | None = None
+    end: RangeEnd | None = None
     epoch: _Epoch = 0
     paused: str | None = None
 

@@ -27,7 +27,7 @@ from changefeed.leases.lease import (
     require_checkpoint,
 )
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
-from changefeed.stores.bounded import BoundedStore, Bounds
+from changefeed.stores.bounded import BoundedStore, CallLimits
 from changefeed.stores.kinds import CHECKPOINTS, FLEET, HOSTS, LEASES, OWNERSHIP
 from changefeed.stores.store import WHOLE, Record, Store
 
@@ -89,7 +89,7 @@ class _Stored:
             FLEET, FleetRecord, where=where, without=["version", "checkpoints"]
         )
 
-    def bounded(self, bounds: Bounds) -> Self:
+    def bounded(self, bounds: CallLimits) -> Self:
         """Return the same, over a store that is asked within bounds."""
         bound = copy(self)
         bound._store = BoundedStore(self._store, bounds)  # noqa: SLF001 - a copy of ours

@@ -48,7 +48,7 @@ from changefeed.leases.lease import (
 )
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 from changefeed.stores.store import WHOLE
 
 _ATTEMPTS = 10  # each that fails lost to another write
@@ -82,7 +82,7 @@ class TwoStoreLeases:
     def renew_each(self) -> bool:
         return self._ownership.renew_each
 
-    def bounded(self, bounds: Bounds) -> "TwoStoreLeases":
+    def bounded(self, bounds: CallLimits) -> "TwoStoreLeases":
         return TwoStoreLeases(
             self._ownership.bounded(bounds), self._checkpoints.bounded(bounds)
         )
@@ -100,11 +100,11 @@ class TwoStoreLeases:
         # Checkpoints last: who finds their id missing does not miss one that comes meanwhile.
         found = await self._ownership.fleet()
         of = await self._checkpoints.fleet()
-        seen = _SeenFleet(ownership=found.version, checkpoints=of.version, of=of.id)
+        seen = _FleetVersions(ownership=found.version, checkpoints=of.version, of=of.id)
         return replace(found, checkpoints=of.id, version=_version(seen))
 
     async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
-        seen = msgspec.json.decode(record.version, type=_SeenFleet)
+        seen = msgspec.json.decode(record.version, type=_FleetVersions)
         # Checkpoints first: their id is what the next host takes if this one dies in between.
         if record.checkpoints != seen.of:
             of = FleetRecord(id=record.checkpoints, version=seen.checkpoints)
@@ -256,7 +256,7 @@ class TwoStoreLeases:
             return await self._ownership.replace(bare)
 
     async def _write_checkpoint(
-        self, lease: Lease, seen: "_Seen", *, epoch: int
+        self, lease: Lease, seen: "_Versions", *, epoch: int
     ) -> KeptCheckpoint:
         assert seen.checkpoint, f"lease {lease.range_id!r}: a checkpoint over what nobody read"
         wanted = _checkpoint_of(lease, seen.checkpoint, epoch=epoch)
@@ -270,7 +270,7 @@ class TwoStoreLeases:
         by = "deleted" if now is None else f"written since, in epoch {now.epoch}"
         raise LeaseConflict(lease, _listed(stored), f"its checkpoint was {by}")
 
-    async def _seen_whole(self, lease: Lease) -> "_Seen":
+    async def _seen_whole(self, lease: Lease) -> "_Versions":
         """Look up the version of the checkpoint, if the copy is from a listing."""
         seen = _seen(lease)
         if seen.checkpoint is not None:
@@ -286,7 +286,7 @@ class TwoStoreLeases:
         return now
 
 
-class _Seen(msgspec.Struct, frozen=True, array_like=True):
+class _Versions(msgspec.Struct, frozen=True, array_like=True):
     """What a copy knows of both stores: its version, spelled out."""
 
     ownership: Version
@@ -294,7 +294,7 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
     claimed: int = 0
 
 
-class _SeenFleet(msgspec.Struct, frozen=True, array_like=True):
+class _FleetVersions(msgspec.Struct, frozen=True, array_like=True):
     """What a copy of the fleet's record knows of both stores."""
 
     ownership: Version
@@ -322,23 +322,23 @@ def _reraise_for(lease: Lease) -> Iterator[None]:
         raise LeaseConflict(lease, stored, error.reason) from error
 
 
-def _seen(lease: Lease) -> _Seen:
+def _seen(lease: Lease) -> _Versions:
     try:
-        return msgspec.json.decode(lease.version, type=_Seen)
+        return msgspec.json.decode(lease.version, type=_Versions)
     except (msgspec.DecodeError, ValueError):
-        return _Seen(ownership=lease.version)  # not from here: no store will know it
+        return _Versions(ownership=lease.version)  # not from here: no store will know it
 
 
-def _version(seen: _Seen | _SeenFleet) -> Version:
+def _version(seen: _Versions | _FleetVersions) -> Version:
     return Version(msgspec.json.encode(seen).decode())
 
 
 def _listed(owned: Lease) -> Lease:
-    return replace(owned, version=_version(_Seen(ownership=owned.version)))
+    return replace(owned, version=_version(_Versions(ownership=owned.version)))
 
 
 def _whole(owned: Lease, checkpoint: KeptCheckpoint) -> Lease:
-    seen = _Seen(
+    seen = _Versions(
         ownership=owned.version, checkpoint=checkpoint.version, claimed=checkpoint.epoch
     )
     return replace(owned, checkpoint=checkpoint.checkpoint, version=_version(seen))

@@ -43,8 +43,8 @@ from typing import Any, NamedTuple, Protocol
 from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.error_text import kind_of, text_of
 from changefeed.observers.errors import AttemptFailed, ObserverStuck
+from changefeed.observers.late_errors import log_late_error
 from changefeed.observers.observer import CloseReason, Context, Observer
-from changefeed.observers.unawaited import log_what_nobody_awaits
 
 _MAX_GRACE = 5.0
 _WAITS_FOR_AN_END = 3
@@ -193,7 +193,7 @@ async def _end(
     task: "asyncio.Task[Any]", name: str, context: Context, seconds: float | None, began: float
 ) -> None:
     """Cancel a call, and wait for its end. Raise ``ObserverStuck`` if that does not come."""
-    task.add_done_callback(log_what_nobody_awaits)
+    task.add_done_callback(log_late_error)
     if seconds is None:
         await _cancel(task, None)
         return

@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from changefeed.observers.error_text import describe
-from changefeed.observers.unawaited import log_what_nobody_awaits
+from changefeed.observers.late_errors import log_late_error
 
 
 class OneThread(concurrent.futures.Executor):
@@ -64,10 +64,10 @@ async def _outlast(ended: asyncio.Future[Any], call: "_Call") -> None:
     except asyncio.CancelledError:
         call.ended.cancel()  # given up: what has not begun will not begin
         ended.cancel()  # what has begun may end when this loop is closed
-        call.ended.add_done_callback(log_what_nobody_awaits)
+        call.ended.add_done_callback(log_late_error)
         raise
     ended.exception()  # else asyncio logs it as well
-    log_what_nobody_awaits(call.ended)
+    log_late_error(call.ended)
 
 
 class _Call:

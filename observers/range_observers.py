@@ -2,7 +2,7 @@
 
 There is one for each call at once (``observer.concurrency``): what the user wrote sees one call
 at a time, and a plain observer has a thread for each. They are handed what the keys of the
-range allow (``observers.keys``).
+range allow (``observers.key_scheduler``).
 
 An observer on which everything fails may be what is broken. So after ``retry.attempts``
 failures without a success between they are worn out: they are closed, and others go on with
@@ -20,7 +20,7 @@ from typing import Any
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
 from changefeed.observers.call import Blame, CalledObserver, RangeContext
-from changefeed.observers.dead_letters.letter import Failure, failure_of
+from changefeed.observers.dead_letters.letter import LetterError, failure_of
 from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.error_text import describe
 from changefeed.observers.errors import (
@@ -32,10 +32,10 @@ from changefeed.observers.errors import (
     ran_out_of_memory,
 )
 from changefeed.observers.failure_log import FailureLog
-from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Waiting
-from changefeed.observers.keys import Batch, Keys
+from changefeed.observers.key_scheduler import Batch, KeyScheduler
 from changefeed.observers.observer import CloseReason
+from changefeed.observers.observer_context import ObserverContext
 from changefeed.observers.retry import GrowingDelays
 from changefeed.runtime.light_event import LightEvent
 
@@ -48,7 +48,7 @@ class Runner:
     """One observer, its view of the range, and the call of it that is under way."""
 
     observer: CalledObserver
-    context: GivenContext
+    context: ObserverContext
     call: "asyncio.Task[None] | None" = None
     is_open: bool = False
 
@@ -60,7 +60,7 @@ class RangeObservers:
     """
 
     context: RangeContext
-    keys: Keys
+    keys: KeyScheduler
     moved: LightEvent
     make: Callable[[], Sequence[Runner]]
     manual: bool
@@ -300,7 +300,12 @@ class RangeObservers:
             self.keys.put_aside(change)
 
     async def _set_aside(
-        self, aside: LetterWriter, runner: Runner, change: Change, failure: Failure, tries: int
+        self,
+        aside: LetterWriter,
+        runner: Runner,
+        change: Change,
+        failure: LetterError,
+        tries: int,
     ) -> None:
         await aside.put(runner.context, change, failure, attempts=tries)
         await runner.observer.put_aside(runner.context, change)
@@ -313,12 +318,12 @@ class RangeObservers:
         return ObserverFailed(self.context.range.id, sequences, tries, describe(error))
 
 
-def _why_aside(change: Change, blame: Blame | None) -> tuple[Failure, int]:
+def _why_aside(change: Change, blame: Blame | None) -> tuple[LetterError, int]:
     """Return why no observer is to be given a change, and how often it was tried."""
     if blame is not None:
-        return Failure(kind="Killed", text=blame.reason, trace=""), blame.times
+        return LetterError(kind="Killed", text=blame.reason, trace=""), blame.times
     assert change.unreadable is not None, "the others are handed on"
-    return Failure(kind="Unreadable", text=change.unreadable, trace=""), 0
+    return LetterError(kind="Unreadable", text=change.unreadable, trace=""), 0
 
 
 def _killed_text(change: Change, blame: Blame) -> str:

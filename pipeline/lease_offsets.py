@@ -15,21 +15,21 @@ from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.parts import range_in_name
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.pipeline.checkpoint_dir import committed, last_begun, owned
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.lineage import ancestors, generations, parents_first
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import mark_of
 from changefeed.pipeline.source.reader import Access
+from changefeed.runtime.errors import UserError
 
 
 def offset_of(leases: Sequence[Lease], access: Access) -> Offset:
     """Return the offset of a query that continues where hosts have stopped."""
     if not leases:
-        raise PipelineRefused("there are no leases to start from: has a host ever run here?")
+        raise UserError("there are no leases to start from: has a host ever run here?")
     inherits = access.children_inherit_positions
     keymap = KeyMap(leases, ranges=access.ranges())
     leases = [x.reopened() if _cut_off(x, keymap) else x for x in leases]
@@ -59,7 +59,7 @@ def _cut_off(lease: Lease, keymap: KeyMap) -> bool:
     if lease.end is None or lease.end.by != "merge":
         return False
     (merged,) = (x.range for x in lease.end.children)
-    return merged.id not in {x.child.range.id for x in keymap.due()} and not any(
+    return merged.id not in {x.child.range.id for x in keymap.new_leases} and not any(
         x.range.shares_keys_with(lease.range) and x.range.generation >= merged.generation
         for x in keymap.leases.values()
     )
@@ -67,7 +67,7 @@ def _cut_off(lease: Lease, keymap: KeyMap) -> bool:
 
 def _to_come(keymap: KeyMap, *, inherits: bool) -> Iterator[Lease]:
     """Return the leases that hosts have not come to create, where a query cannot know them."""
-    for due in keymap.due():
+    for due in keymap.new_leases:
         child = due.child
         if inherits or child.range.of is not None:
             yield Lease(range=child.range, checkpoint=Checkpoint(child.start))
@@ -76,7 +76,7 @@ def _to_come(keymap: KeyMap, *, inherits: bool) -> Iterator[Lease]:
 def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence[Lease]:
     """Put a part that has all keys of its range in the place of that: it is at its position.
 
-    Raise ``PipelineRefused`` for other parts: a query reads ranges whole, from one position.
+    Raise ``UserError`` for other parts: a query reads ranges whole, from one position.
     """
     known = {x.id: x for x in ranges}
     found = {x.range_id: x for x in leases}
@@ -88,7 +88,7 @@ def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence
         if x.end is not None and x.end.by != "feed":
             continue  # others have its keys
         if (whole.low, whole.high) != (x.range.low, x.range.high):
-            raise PipelineRefused(
+            raise UserError(
                 f"hosts read {x.range_id!r}, which is a part of a range, and a query reads "
                 f"ranges whole: merge its parts first (changefeed range merge) while hosts "
                 f"run; then stop the hosts"
@@ -100,14 +100,12 @@ def _of_ranges(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> Sequence
 def leases_at(checkpoint: str, feed: str) -> Sequence[Lease]:
     """Return the leases of hosts that continue where the query of a checkpoint has stopped.
 
-    Raise ``PipelineRefused`` if it runs, or has no batch that is done, and what opening the
+    Raise ``UserError`` if it runs, or has no batch that is done, and what opening the
     feed raises.
     """
     done = committed(checkpoint)
     if done is None:
-        raise PipelineRefused(
-            f"{checkpoint} has no batch that is done: there is nothing to take"
-        )
+        raise UserError(f"{checkpoint} has no batch that is done: there is nothing to take")
     with owned(checkpoint), query_advice(), closing(open_access(feed)) as access:
         epoch = done.offset.epoch + 1 + last_begun(checkpoint)
         return [replace(x, epoch=epoch) for x in leases_of(done.offset, access)]
@@ -136,25 +134,25 @@ def leases_of(offset: Offset, access: Access) -> Sequence[Lease]:
 
 def _over(
     offset: Offset, access: Access, known: Mapping[RangeId, FeedRange]
-) -> Mapping[RangeId, tuple[FeedRange, Position, End]]:
+) -> Mapping[RangeId, tuple[FeedRange, Position, RangeEnd]]:
     """Return the ranges that have been read to their ends, as far as they are listed: where
     that was, and what they go on in. What was before them went on in them.
     """
     ended = {x: mark for x, mark in offset.marks.items() if mark.ended and x in known}
     over = {
-        name: (known[name], ended[name].position, End(children=sight.children))
+        name: (known[name], ended[name].position, RangeEnd(children=sight.children))
         for name, sight in access.look(ended).items()
         if sight.children is not None
     }
     left_out = ancestors(offset.marks, known) - offset.marks.keys()
     for name, at in access.starts(sorted(left_out), "now").items():
-        over[name] = known[name], at, End(children=())
+        over[name] = known[name], at, RangeEnd(children=())
     return over
 
 
 def _position(lease: Lease) -> Position:
     if lease.position is None:
-        raise PipelineRefused(
+        raise UserError(
             f"the lease of range {lease.range_id!r} has no position: run a host over it until "
             f"it has made a checkpoint"
         )

@@ -46,9 +46,9 @@ from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Successes
-from changefeed.observers.keys import Keys
-from changefeed.observers.maker import ObserverMaker
+from changefeed.observers.key_scheduler import KeyScheduler
 from changefeed.observers.observer import CloseReason
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.observers.range_observers import RangeObservers
 from changefeed.observers.registry import load_observer
 from changefeed.pipeline.settings import OBSERVER, ObserverSettings, PipelineSettings
@@ -149,7 +149,7 @@ class Task:
             if settings.on_failure == "dead-letter":
                 opened = open_dead_letters(settings.dead_letters)
                 letters = await stack.enter_async_context(opened)
-            make = ObserverMaker(
+            make = RangeObserverFactory(
                 load_observer(settings.name, settings.options),
                 settings,
                 failures,
@@ -173,7 +173,7 @@ class TaskRange:
     handing_over = False
     reset_epoch = 0
 
-    def __init__(self, name: RangeId, host: str, epoch: int, keys: Keys) -> None:
+    def __init__(self, name: RangeId, host: str, epoch: int, keys: KeyScheduler) -> None:
         self.range = FeedRange(id=name)
         self.host = host
         self.epoch = epoch

@@ -22,7 +22,7 @@ _MAX_REST = 10  # expirations
 _OF_LEASES = (LEASES, OWNERSHIP, CHECKPOINTS)
 
 
-class Bounds:
+class CallLimits:
     """How one host asks its stores. Times are in seconds, on ``clock``.
 
     No call takes longer than ``timeout``. One that ran out of time, or that its client gave up,
@@ -48,11 +48,11 @@ class Bounds:
         self.expiration = expiration
         self.clock = clock
         self.when_failing = when_failing
-        self._stores: list[Calls] = []
+        self._stores: list[StoreCalls] = []
 
-    def calls(self) -> "Calls":
+    def calls(self) -> "StoreCalls":
         """Return what the calls to one more store go through."""
-        self._stores.append(Calls(self))
+        self._stores.append(StoreCalls(self))
         return self._stores[-1]
 
     @property
@@ -61,10 +61,10 @@ class Bounds:
         return any(x.failing for x in self._stores)
 
 
-class Calls:
+class StoreCalls:
     """The calls of a host to one store, and what came of those about leases."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: CallLimits) -> None:
         self._bounds = bounds
         self._since: float | None = None
         self._last = -inf
@@ -117,7 +117,7 @@ class Calls:
 class BoundedStore(Store):
     """Wraps a store: each of its methods is asked within bounds."""
 
-    def __init__(self, store: Store, bounds: Bounds) -> None:
+    def __init__(self, store: Store, bounds: CallLimits) -> None:
         self._store = store
         self._calls = bounds.calls()
 

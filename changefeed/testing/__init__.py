@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from changefeed.testing.feed_harness import FeedAbility, FeedHarness
     from changefeed.testing.fleet import Fleet, FleetLog
     from changefeed.testing.observers import (
-        Delivered,
+        DeliveryResult,
         RecordingContext,
         deliver,
         make_changes,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _GROUPS = {
     "An observer": {
         "deliver": "testing.observers",
-        "Delivered": "testing.observers",
+        "DeliveryResult": "testing.observers",
         "make_changes": "testing.observers",
         "RecordingContext": "testing.observers",
     },
@@ -61,7 +61,7 @@ _MODULES = {name: module for names in _GROUPS.values() for name, module in names
 __all__ = [
     "ConnectStore",
     "Deadlock",
-    "Delivered",
+    "DeliveryResult",
     "FeedAbility",
     "FeedHarness",
     "Fleet",

@@ -40,8 +40,8 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
-from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason, Context, Observer, ObserverFactory
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.observers.registry import spelled
 from changefeed.runtime.clock import Clock, elapsed_time
 
@@ -142,7 +142,7 @@ class Fleet:
         pace: float = 0.0,
         seed: int = 0,
         settings: Sections | None = None,
-        make_observer: ObserverMaker | None = None,
+        make_observer: RangeObserverFactory | None = None,
     ) -> None:
         self.feed = MemoryFeed(ranges) if feed is None else feed
         self.container = MemoryLeases() if container is None else container
@@ -162,7 +162,7 @@ class Fleet:
             self._sections = settings
         self._wrap = self._wrapping(observer)
 
-    def _wrapping(self, observer: Any) -> Callable[[HostEvents], ObserverMaker]:
+    def _wrapping(self, observer: Any) -> Callable[[HostEvents], RangeObserverFactory]:
         """Return what makes the maker of a host's observers, which report to its events."""
         own = self._own_maker
         if own is not None:
@@ -176,7 +176,7 @@ class Fleet:
             made = None if inner is None else inner()
             return LoggingObserver(self.log, pace=self._pace, inner=made)
 
-        return lambda events: ObserverMaker(
+        return lambda events: RangeObserverFactory(
             make,
             wanted,
             events,
@@ -337,7 +337,7 @@ class Fleet:
         if root is None and not leases:
             return {x.id for x in ranges}
         keymap = KeyMap(leases, root=root, ranges=ranges)
-        coming = {x.child.range.id for x in keymap.due()}
+        coming = {x.child.range.id for x in keymap.new_leases}
         return coming | {x.range_id for x in keymap.leases.values() if not x.ended}
 
     async def _is_over(self) -> bool:

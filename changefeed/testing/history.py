@@ -7,8 +7,8 @@ order of its happening. ``violations`` judges a whole one, of any number of host
     assert violations(history, written, repeats=100) == []
 
 The rules are also there one by one, for callers that look while things happen, or know less:
-``Keys`` (order by key, and missing changes), ``Trails`` (order by key, if the written changes
-are not known), ``Tenures`` (what each owner of a range was given) and ``Checkpoints``.
+``KeyRecord`` (order by key, and missing changes), ``KeyOrder`` (order by key, if the written
+changes are not known), ``Tenures`` (what each owner of a range was given) and ``Checkpoints``.
 """
 
 from collections import Counter, defaultdict
@@ -52,7 +52,7 @@ class Violation:
         return self.text
 
 
-class Named(NamedTuple):
+class KeyedChange(NamedTuple):
     """A change, by its key and its number among those of the key. Numbers only grow."""
 
     key: str
@@ -75,12 +75,12 @@ class Delivery:
     begins_batch: bool = True
 
     @property
-    def change(self) -> Named:
-        return Named(self.key, self.number)
+    def change(self) -> KeyedChange:
+        return KeyedChange(self.key, self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredCheckpoint:
     """A checkpoint: all of a range up to ``sequence`` is done."""
 
     range_id: str
@@ -88,7 +88,7 @@ class Stored:
 
 
 def violations(
-    history: Iterable[Delivery | Stored],
+    history: Iterable[Delivery | StoredCheckpoint],
     written: Mapping[str, Sequence[int]],
     *,
     repeats: int | None = None,
@@ -98,11 +98,11 @@ def violations(
     ``written`` are the numbers of each key, in order. An owner that begins may be given up to
     ``repeats`` changes again, ``None`` for any number of them.
     """
-    keys, tenures, epochs = Keys(written), Tenures(repeats=repeats), _Epochs()
+    keys, tenures, epochs = KeyRecord(written), Tenures(repeats=repeats), _Epochs()
     checkpoints = Checkpoints()
     found: list[Violation] = []
     for event in history:
-        if isinstance(event, Stored):
+        if isinstance(event, StoredCheckpoint):
             done = range(1, tenures.reached(event.range_id) + 1)
             first = checkpoints.position(event.range_id)
             passed = range(first + 1, event.sequence + 1)
@@ -123,31 +123,31 @@ def repeated(history: Iterable[Delivery]) -> int:
     return sum(counts.values()) - len(counts)
 
 
-class Keys:
+class KeyRecord:
     """The changes of each key, as they were written, and which of them are done.
 
     A change may begin once all earlier ones of its key are done; what is done may come again.
     """
 
     def __init__(self, written: Mapping[str, Sequence[int]] | None = None) -> None:
-        self._place: dict[Named, int] = {}  # among those of its key
+        self._place: dict[KeyedChange, int] = {}  # among those of its key
         self._written: Counter[str] = Counter()
         self._reached: Counter[str] = Counter()  # how many of a key are done, without a gap
-        self._done: set[Named] = set()
+        self._done: set[KeyedChange] = set()
         for key, numbers in (written or {}).items():
             for number in numbers:
-                self.wrote(Named(key, number))
+                self.wrote(KeyedChange(key, number))
 
-    def wrote(self, change: Named) -> None:
+    def wrote(self, change: KeyedChange) -> None:
         self._place[change] = self._written[change.key]
         self._written[change.key] += 1
 
-    def invented(self, changes: Iterable[Named]) -> Iterator[Violation]:
+    def invented(self, changes: Iterable[KeyedChange]) -> Iterator[Violation]:
         for x in changes:
             if x not in self._place:
                 yield Violation(Rule.INVENTED, f"{x} was never written")
 
-    def early(self, changes: Iterable[Named]) -> Iterator[Violation]:
+    def early(self, changes: Iterable[KeyedChange]) -> Iterator[Violation]:
         """Say which of these, done in this order, come before an earlier one of their key."""
         upcoming: dict[str, int] = {}
         for x in changes:
@@ -159,7 +159,7 @@ class Keys:
                 )
             upcoming[x.key] = max(allowed, place + 1)
 
-    def done(self, change: Named) -> bool:
+    def done(self, change: KeyedChange) -> bool:
         """Note that a change is done. Return whether it was before."""
         again = change in self._done
         self._done.add(change)
@@ -171,7 +171,7 @@ class Keys:
         """Whether a change is done."""
         return change in self._done
 
-    def missing(self) -> list[Named]:
+    def missing(self) -> list[KeyedChange]:
         return [x for x in self._place if x not in self._done]
 
     def lost(self) -> list[Violation]:
@@ -181,7 +181,7 @@ class Keys:
         return [Violation(Rule.LOST, text)] if missing else []
 
 
-class Trails(Generic[P]):
+class KeyOrder(Generic[P]):
     """The last range and number of each key: order by key without a list of written changes.
 
     ``follows(one, other)`` says whether the range ``other`` goes on with keys of ``one``.
@@ -201,7 +201,7 @@ class Trails(Generic[P]):
         self._last[key] = place, number
 
 
-class Given(NamedTuple):
+class TenureCheck(NamedTuple):
     """``again`` is how many of the changes had been given before."""
 
     again: int
@@ -228,7 +228,7 @@ class Tenures:
     def batch_done(self, range_id: str, last: int) -> None:
         self._ends[range_id].add(last)
 
-    def given(self, range_id: str, tenure: Hashable, first: int, last: int) -> Given:
+    def given(self, range_id: str, tenure: Hashable, first: int, last: int) -> TenureCheck:
         """Take what an owner was given: the changes of a range from ``first`` to ``last``."""
         reached = self._reached[range_id]
         again = max(0, min(last, reached) - first + 1)
@@ -242,7 +242,7 @@ class Tenures:
             problems = []
         self._last[range_id, tenure] = last
         self._reached[range_id] = max(reached, last)
-        return Given(again, problems)
+        return TenureCheck(again, problems)
 
     def _begun(self, range_id: str, first: int, reached: int) -> Iterator[Violation]:
         again = reached - first + 1

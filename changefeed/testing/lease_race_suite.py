@@ -25,7 +25,7 @@ from changefeed.testing.lease_cast import (
     owned_by_a,
     whole,
 )
-from changefeed.testing.proxies import Cutting, proxied
+from changefeed.testing.proxies import FailingCall, proxied
 
 # One winner
 
@@ -99,12 +99,12 @@ async def test_a_writer_whose_answer_was_lost_finds_his_write(
     wanted = owned.taken_by(A, A2).stamped(write_id=W1, stamp=1.0)
     wanted = wanted if carries else wanted.without_position()
 
-    cut = Cutting(StoreUnavailable("lost on the way there"), at=1)
+    cut = FailingCall(StoreUnavailable("lost on the way there"), at=1)
     with pytest.raises(StoreUnavailable):
         await getattr(proxied(leases, cut), method)(wanted)
     assert (await whole(leases)).write_id is None
 
-    cut = Cutting(StoreUnavailable("lost on the way back"), at=1, after=True)
+    cut = FailingCall(StoreUnavailable("lost on the way back"), at=1, after=True)
     with pytest.raises(StoreUnavailable):
         await getattr(proxied(leases, cut), method)(wanted)
     found = await whole(leases)
@@ -120,7 +120,7 @@ async def test_a_checkpoint_whose_answer_was_lost_is_written_again(
 ) -> None:
     owned = await owned_by_a(leases)
     wanted = owned.advanced_to(C1).stamped(write_id=W1, stamp=1.0)
-    cut = Cutting(StoreUnavailable("lost"), at=1, after=after)
+    cut = FailingCall(StoreUnavailable("lost"), at=1, after=after)
     with pytest.raises(StoreUnavailable):
         await proxied(leases, cut).checkpoint(wanted)
     found = await whole(leases)

@@ -15,12 +15,12 @@ from changefeed.leases.errors import (
 )
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import (
-    End,
     HostName,
     Incarnation,
     KeyRequest,
     Lease,
     Member,
+    RangeEnd,
     Version,
     WriteId,
 )
@@ -315,7 +315,7 @@ async def test_a_lease_is_handed_over_in_one_write(leases: LeaseContainer) -> No
     assert (await whole(leases)).position == C2
 
 
-END = End(
+END = RangeEnd(
     children=(
         Child(
             range=FeedRange(

@@ -46,7 +46,7 @@ class RecordingContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivered:
+class DeliveryResult:
     """What became of the changes that an observer was called with.
 
     ``changes`` are those it was called with, ``failure`` is what it raised; after that it was
@@ -76,7 +76,7 @@ async def deliver(
     manual: bool = False,
     context: RecordingContext | None = None,
     reason: CloseReason = CloseReason.STOPPING,
-) -> Delivered:
+) -> DeliveryResult:
     """Call an observer as a host does: open it, hand it the changes in order, and close it.
 
     ``observer`` is a class or a function, as for ``open_host``, and ``options`` are the
@@ -105,7 +105,7 @@ async def deliver(
     except Exception as error:  # noqa: BLE001 - what it raises is what is asked for
         failure = error
     await called.close(counted, reason if failure is None else CloseReason.FAILED)
-    return Delivered(
+    return DeliveryResult(
         changes=given,
         failure=failure,
         done_up_to=counted.watermark,

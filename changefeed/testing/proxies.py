@@ -6,7 +6,7 @@ from inspect import getattr_static
 from random import Random
 from typing import Any, TypeVar, cast
 
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 
 T = TypeVar("T")
 Around = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -22,7 +22,7 @@ def proxied(inner: T, around: Around) -> T:
     return cast("T", _Proxy(inner, around))
 
 
-def within(inner: T, bounds: Bounds) -> T:
+def within(inner: T, bounds: CallLimits) -> T:
     """Ask it within bounds: for what stands between a host and its stores, and stalls."""
     calls = bounds.calls()
 
@@ -53,7 +53,7 @@ class _Proxy:
         self._around = around
         show_methods(self, inner)
 
-    def bounded(self, bounds: Bounds) -> Any:
+    def bounded(self, bounds: CallLimits) -> Any:
         return within(self, bounds)
 
     def __getattr__(self, name: str) -> Any:
@@ -83,7 +83,7 @@ def delaying(chance: Random) -> Around:
     return around
 
 
-class Cutting:
+class FailingCall:
     """Fails one call, by its number from 1, before or after it took effect."""
 
     def __init__(

@@ -32,7 +32,7 @@ def unversioned(record: Record | None) -> Record | None:
     return None if record is None else replace(record, version="")
 
 
-class Known:
+class ListingReader:
     """What a reader knows that lists what was written since its last listing."""
 
     def __init__(self, *kinds: str) -> None:
@@ -240,7 +240,7 @@ async def test_a_listing_has_all_records_of_its_kinds_without_positions(
 
 async def test_a_listing_since_a_token_shows_every_write(connect: ConnectStore) -> None:
     store, other = await connect(), await connect()
-    known = Known("lease", "host")
+    known = ListingReader("lease", "host")
 
     async def agree() -> None:
         await known.look(store)
@@ -268,7 +268,7 @@ async def test_a_listing_since_a_token_misses_no_write_of_others_at_that_time(
     connect: ConnectStore,
 ) -> None:
     store, clients = await connect(), [await connect() for _ in range(3)]
-    known, writing = Known("lease"), True
+    known, writing = ListingReader("lease"), True
 
     async def write(n: int) -> None:
         for turn in range(_TURNS // 2):

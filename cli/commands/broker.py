@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import Processes, Sets, SettingsFlags, StopAtEof, with_flags
+from changefeed.cli.flags import Processes, SettingPath, SettingsFlags, StopAtEof, with_flags
 
 if TYPE_CHECKING:
     from changefeed.brokers.settings import BrokerSettings
@@ -19,12 +19,12 @@ class BrokerFlags(SettingsFlags):
     cluster: Annotated[
         str | None,
         typer.Option("--cluster", help="Where the cluster lies: file:///DIRECTORY, s3://…"),
-        Sets(("broker", "cluster")),
+        SettingPath(("broker", "cluster")),
     ] = None
     name: Annotated[
         str | None,
         typer.Option("--name", help="The broker's name, unique within the cluster."),
-        Sets(("broker", "name")),
+        SettingPath(("broker", "name")),
     ] = None
 
     def settings(self) -> "BrokerSettings":

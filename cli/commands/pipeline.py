@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from changefeed.cli.exit_codes import exit_on_error
-from changefeed.cli.flags import ObserverFlags, Sets, with_flags
+from changefeed.cli.flags import ObserverFlags, SettingPath, with_flags
 
 if TYPE_CHECKING:
     from changefeed.pipeline.settings import PipelineSettings
@@ -29,12 +29,12 @@ class PipelineFlags(ObserverFlags):
     feed: Annotated[
         str | None,
         typer.Option("--feed", help=_FEED),
-        Sets(("feed",)),
+        SettingPath(("feed",)),
     ] = None
     directory: Annotated[
         str | None,
         typer.Option("--directory", help="Where tables and checkpoints are kept."),
-        Sets(("directory",)),
+        SettingPath(("directory",)),
     ] = None
 
     def settings(self) -> "PipelineSettings":

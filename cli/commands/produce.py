@@ -39,10 +39,10 @@ def produce(
     or could not write. What was appended before stays, and it prints where to continue.
     """
     from changefeed.cli import producing
-    from changefeed.cli.io.json_lines import Fields
+    from changefeed.cli.io.json_lines import FieldNames
 
     with exit_on_error():
-        fields = Fields(key=key, id=id_, time=time_, operation=operation)
-        plan = producing.Plan(fields=fields, skip_bad=skip_bad, first=from_line)
+        fields = FieldNames(key=key, id=id_, time=time_, operation=operation)
+        plan = producing.ProducePlan(fields=fields, skip_bad=skip_bad, first=from_line)
         code = producing.produce(log, parts, file, plan)
     raise typer.Exit(code)

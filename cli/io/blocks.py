@@ -15,7 +15,7 @@ _BLOCK = 256 * 1024
 _AHEAD = 8
 
 
-class Blocks:
+class BlockReader:
     """The bytes of an open file, block by block. Made on the event loop."""
 
     def __init__(self, file: int) -> None:

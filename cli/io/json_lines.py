@@ -11,6 +11,7 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.records import OPERATIONS, RECORD_BYTES, Record
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 from changefeed.feeds.timestamps import instant_us
+from changefeed.runtime.errors import UserError
 
 MAX_LINE = RECORD_BYTES - 64 * 1024
 """In bytes; a record needs some room besides the line that is its body."""
@@ -20,12 +21,8 @@ _decode = msgspec.json.Decoder().decode
 _ABSENT = object()
 
 
-class BadLine(Exception):
-    """The line is no change. The text says why."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fields:
+class FieldNames:
     """The fields of a line with its key, id, time and operation; inner fields by dots."""
 
     key: str
@@ -34,7 +31,7 @@ class Fields:
     operation: str | None = None
 
 
-class Lines:
+class LineSplitter:
     """Cuts blocks of bytes into lines. What follows the last newline waits for more.
 
     A line is put together once, when its end has come: its cost grows with its length, and
@@ -82,22 +79,22 @@ class Lines:
         return lines
 
 
-def record_of(line: bytes, fields: Fields) -> Record | None:
+def record_of(line: bytes, fields: FieldNames) -> Record | None:
     """Make a record of one line, which is its body; ``None`` for a blank one.
 
-    Raise ``BadLine`` for what is no JSON object or lacks a field.
+    Raise ``UserError`` for what is no JSON object or lacks a field.
     """
     body = line.removeprefix(_BOM).strip()
     if not body:
         return None
     if len(body) > MAX_LINE:
-        raise BadLine(f"it is longer than {MAX_LINE} bytes")
+        raise UserError(f"it is longer than {MAX_LINE} bytes")
     try:
         value = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadLine(f"it is not JSON: {error}") from None
+        raise UserError(f"it is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise BadLine("it is JSON, but not an object")
+        raise UserError("it is JSON, but not an object")
     return Record(
         key=_text(value, fields.key),
         id=None if fields.id is None else _text(value, fields.id),
@@ -128,7 +125,7 @@ def _text(value: Any, name: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadLine(f"its {name!r} has half a surrogate pair in it") from None
+        raise UserError(f"its {name!r} has half a surrogate pair in it") from None
     return text
 
 
@@ -156,15 +153,15 @@ def _time_us(value: Any, name: str | None) -> int | None:
             wanted = "a time with its zone, or seconds since 1970"
             raise _not(name, found, wanted)
     except (ValueError, OverflowError, FeedRefused) as error:
-        raise BadLine(f"its {name!r} is not a time: {error}") from None
+        raise UserError(f"its {name!r} is not a time: {error}") from None
     if MIN_TIME_US <= time_us <= MAX_TIME_US:
         return time_us
     milliseconds = MIN_TIME_US <= time_us // 1000 <= MAX_TIME_US and not isinstance(found, str)
     advice = ": are those milliseconds? Write seconds" if milliseconds else ""
-    raise BadLine(f"its {name!r} is not a time in the years 1 to 9999{advice}")
+    raise UserError(f"its {name!r} is not a time in the years 1 to 9999{advice}")
 
 
-def _not(name: str, found: object, wanted: str) -> BadLine:
+def _not(name: str, found: object, wanted: str) -> UserError:
     if found is _ABSENT:
-        return BadLine(f"it has no {name!r}")
-    return BadLine(f"its {name!r} is {str(found)[:60]!r}, and not {wanted}")
+        return UserError(f"it has no {name!r}")
+    return UserError(f"its {name!r} is {str(found)[:60]!r}, and not {wanted}")

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from changefeed.fleet.status import FleetStatus, RangeSeen, desired_hosts
+from changefeed.fleet.status import FleetStatus, RangeStatus, desired_hosts
 from changefeed.runtime.linked_tasks import label_of
 
 _OF_RANGES = ("range", "state")
@@ -61,7 +61,7 @@ class _Fleets(Collector):
         return GaugeMetricFamily(name, about, labels=[*named, *labels])
 
 
-def _state(seen: RangeSeen, foreign: Collection[str]) -> str:
+def _state(seen: RangeStatus, foreign: Collection[str]) -> str:
     """As hosts say it of their ranges, and of those that none of them reads."""
     if seen.state in ("paused", "waiting"):
         return seen.state

@@ -25,7 +25,7 @@ from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import End, Moved
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import parts as parts_of
-from changefeed.feeds.eventlog.block_format import Uncut, joined
+from changefeed.feeds.eventlog.block_format import BlockChanges, joined
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.ids import (
     position,
@@ -159,7 +159,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
     async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
         return await self._ends.lags(self._routes, at)
 
-    async def _read(self, partition: Partition, last: int, wait: float) -> Uncut | None:
+    async def _read(self, partition: Partition, last: int, wait: float) -> BlockChanges | None:
         range_id = partition.id
         if not self._routes.is_open(partition) or self._waiting.locked():
             wait = 0.0
@@ -240,16 +240,16 @@ class _Leftovers:
     """
 
     def __init__(self) -> None:
-        self._by_place = OrderedDict[tuple[RangeId, int], Uncut]()
+        self._by_place = OrderedDict[tuple[RangeId, int], BlockChanges]()
         self._bytes = 0
 
-    def pop(self, range_id: RangeId, last: int) -> Uncut | None:
+    def pop(self, range_id: RangeId, last: int) -> BlockChanges | None:
         found = self._by_place.pop((range_id, last), None)
         self._bytes -= found.size if found else 0
         assert self._bytes >= 0, f"changes of {self._bytes} bytes are kept"
         return found
 
-    def put(self, range_id: RangeId, changes: Uncut) -> None:
+    def put(self, range_id: RangeId, changes: BlockChanges) -> None:
         last = changes.first - 1
         self.pop(range_id, last)
         self._by_place[range_id, last] = changes
@@ -258,7 +258,7 @@ class _Leftovers:
             self.pop(*next(iter(self._by_place)))
 
 
-def _behind(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Uncut | None:
+def _behind(range_id: RangeId, last: int, blocks: Sequence[Block]) -> BlockChanges | None:
     """Return the changes behind a sequence of blocks that follow each other, if any are."""
     if not blocks:
         return None
@@ -271,7 +271,7 @@ def _behind(range_id: RangeId, last: int, blocks: Sequence[Block]) -> Uncut | No
         expected += block.count
     try:
         layout = joined(x.columns for x in blocks)
-        changes = Uncut(range_id, first, expected - first, layout)
+        changes = BlockChanges(range_id, first, expected - first, layout)
     except Damaged as error:
         raise FeedUnavailable(
             f"a broker's answer about range {range_id!r} cannot be read: {error}"

@@ -40,7 +40,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, AttributeError, LookupError, TypeErro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ErrorAnswer:
     """An answer that is an error: its codes, the service's words, the wait it asks for."""
 
     status: int
@@ -60,9 +60,9 @@ class Problem:
         return f"{self.status}/{self.substatus}" if self.substatus else f"{self.status}"
 
 
-def problem_of(status: int, headers: Mapping[str, str], message: str) -> Problem:
+def problem_of(status: int, headers: Mapping[str, str], message: str) -> ErrorAnswer:
     wait = headers.get(_RETRY_AFTER)
-    return Problem(
+    return ErrorAnswer(
         status=status,
         substatus=int(headers.get("x-ms-substatus") or 0),
         message=one_line(message),
@@ -83,7 +83,7 @@ class Translator:
     advice: Mapping[int, str]
     missing: Callable[[str], Exception] | None = None
 
-    def error(self, where: str, problem: Problem) -> Exception:
+    def error(self, where: str, problem: ErrorAnswer) -> Exception:
         """Return what an answer means; ``where`` is the container, for people."""
         if problem.status == THROTTLED:
             text = f"{where} throttles: more requests than its throughput allows (429)"
@@ -140,7 +140,7 @@ def no_account(where: str, found: str) -> str:
     )
 
 
-def problem_in(error: CosmosHttpResponseError) -> Problem:
+def problem_in(error: CosmosHttpResponseError) -> ErrorAnswer:
     headers = {**(error.headers or {}), "x-ms-substatus": str(error.sub_status or 0)}
     message = error.http_error_message or str(error.message or "")
     return problem_of(error.status_code or 0, headers, message)

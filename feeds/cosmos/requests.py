@@ -28,7 +28,7 @@ from changefeed.feeds.cosmos.answers import CONTINUATION, RECREATED, REPEATED, A
 from changefeed.feeds.cosmos.errors import (
     BAD_REQUEST,
     GONE,
-    Problem,
+    ErrorAnswer,
     Translator,
     no_account,
     problem_in,
@@ -310,7 +310,7 @@ _ADVICE: Final[Mapping[int, str]] = {
 _TRANSLATOR = Translator(unavailable=FeedUnavailable, refused=FeedRefused, advice=_ADVICE)
 
 
-def error_of(where: str, problem: Problem) -> Exception:
+def error_of(where: str, problem: ErrorAnswer) -> Exception:
     """Say what an error means to a reader: ask again later, or a person has to act."""
     if (problem.status, problem.substatus) == (BAD_REQUEST, RECREATED):
         return FeedRefused(is_recreated(where))

@@ -99,7 +99,7 @@ def joined(blocks: Iterable[Sequence[bytes]]) -> Layout:
     return Layout(*map(b"".join, zip(*blocks, strict=True)))
 
 
-class Uncut:
+class BlockChanges:
     """The changes of a block that are still bytes, to be cut from it in order.
 
     ``first`` is the sequence of the first of those ``left``, and ``size`` about their bytes.

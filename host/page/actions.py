@@ -26,7 +26,7 @@ from changefeed.fleet import claims
 from changefeed.fleet import letters as of_letters
 from changefeed.fleet import reset as resetting
 from changefeed.fleet.phrases import Outcome, named_leases
-from changefeed.fleet.reset import Move
+from changefeed.fleet.reset import PositionMove
 from changefeed.host.page.access import Access, Refused, origin
 from changefeed.host.page.answer import json_answer
 from changefeed.host.settings import Settings
@@ -76,7 +76,7 @@ class _Plan:
 
     question: str
     says: Sequence[str]
-    moves: Sequence[Move] = ()
+    moves: Sequence[PositionMove] = ()
     found: Sequence[LetterHead] = ()
     left: Sequence[str] = ()
 
@@ -276,7 +276,7 @@ def _existing(settings: Settings) -> AbstractAsyncContextManager[DeadLetters]:
 
 
 def _shown(letter: DeadLetter) -> str:
-    body = of_letters.LetterShown.whole(letter).body
+    body = of_letters.LetterDocument.whole(letter).body
     text = body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
     if len(text) <= _MAX_BODY:
         return text

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from changefeed.fleet.changes import difference
 from changefeed.fleet.letters import existing_letters
-from changefeed.fleet.peers import Peers, TableSeen
+from changefeed.fleet.peers import Peers, PipelineTable
 from changefeed.fleet.status import FleetStatus
 from changefeed.host.settings import Settings
 from changefeed.observers.dead_letters import DeadLetters
@@ -31,7 +31,7 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     me: str = ""
     acts: bool = False
     letters: int | None = None
-    pipelines: Sequence[TableSeen] = ()
+    pipelines: Sequence[PipelineTable] = ()
     processor: str = ""
     processors: Sequence[str] = ()
 
@@ -62,7 +62,7 @@ class PageSource:
         self._acts = acts
         self._counting = LetterCount(settings)
         self._letters: int | None = None
-        self._tables: Sequence[TableSeen] = ()
+        self._tables: Sequence[PipelineTable] = ()
 
     async def state(self, status: FleetStatus, *, is_watched: bool = True) -> PageState:
         """Look at letters and tables only for somebody who watches."""

@@ -17,9 +17,9 @@ from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
 from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.feeds.feed import FeedRange, Position, RangeEnded, RangeId
-from changefeed.stores.bounded import Bounds, Calls
+from changefeed.stores.bounded import CallLimits, StoreCalls
 from changefeed.stores.cosmos.items import Document
-from changefeed.stores.cosmos.opening import Opened
+from changefeed.stores.cosmos.opening import RecordContainer
 
 _TIMEOUT = 30.0
 _PAGE = 1000
@@ -31,7 +31,7 @@ _Token = dict[RangeId, Position]
 class LeaseChanges:
     """The documents of one container, of all prefixes, by when they were last written."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: RecordContainer) -> None:
         requests = Requests(opened.proxy, opened.failover, where=opened.where, timeout=_TIMEOUT)
         self._feed = CosmosFeed(
             requests,
@@ -40,9 +40,9 @@ class LeaseChanges:
             key_paths=opened.properties["partitionKey"]["paths"],
         )
         self._refused = False
-        self._calls: Calls | None = None
+        self._calls: StoreCalls | None = None
 
-    def bounded(self, bounds: Bounds) -> "LeaseChanges":
+    def bounded(self, bounds: CallLimits) -> "LeaseChanges":
         """Return the same, asked within bounds."""
         bound = copy(self)
         bound._calls = bounds.calls()  # noqa: SLF001 - a copy of ours

@@ -37,8 +37,8 @@ from changefeed.leases.stored import StoredMembers
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.logs import get_logger
-from changefeed.stores.bounded import Bounds
-from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.bounded import CallLimits
+from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.cosmos.store import CosmosStore
 from changefeed.stores.kinds import HOSTS
@@ -61,7 +61,7 @@ class CosmosLeases(StoredMembers):
     def __init__(
         self,
         items: Items,
-        names: Names,
+        names: DocumentIds,
         *,
         mode: str = documents.INCREMENTAL,
         only_look: bool = False,
@@ -78,7 +78,7 @@ class CosmosLeases(StoredMembers):
         self._only_look = only_look
         self._forgetful: set[str] = set()
 
-    def bounded(self, bounds: Bounds) -> "CosmosLeases":
+    def bounded(self, bounds: CallLimits) -> "CosmosLeases":
         return CosmosLeases(
             self._items.bounded(bounds),
             self._names,

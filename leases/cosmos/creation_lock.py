@@ -15,7 +15,7 @@ import asyncio
 from contextlib import suppress
 
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items
 
 _LOCK_SECONDS = 30
@@ -27,7 +27,7 @@ _OURS = "changefeed"
 class Markers:
     """The markers of one prefix, as one client of the container tends to them."""
 
-    def __init__(self, items: Items, names: Names) -> None:
+    def __init__(self, items: Items, names: DocumentIds) -> None:
         self._items = items
         self._names = names
         self._turn = asyncio.Lock()

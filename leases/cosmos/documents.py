@@ -46,7 +46,7 @@ from changefeed.leases.cosmos.entries import (
 from changefeed.leases.cosmos.java_continuation import raw_token
 from changefeed.leases.lease import Lease, Version
 from changefeed.runtime.errors import StoreRefused
-from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document
 
 Operation: TypeAlias = dict[str, Any]
@@ -81,7 +81,7 @@ def seen_in(version: Version) -> VersionToken | None:
         return None
 
 
-def new_document(names: Names, mode: str, lease: Lease, attempt: str) -> Document:
+def new_document(names: DocumentIds, mode: str, lease: Lease, attempt: str) -> Document:
     """Return the document of a new lease, in the order in which .NET writes it."""
     name = names.lease(lease.range_id)
     assert lease.position is not None, f"{name}: .NET would take it for a range never read"

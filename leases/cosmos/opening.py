@@ -18,7 +18,7 @@ from changefeed.runtime.backends import Address
 from changefeed.stores.cosmos.errors import translate_errors
 from changefeed.stores.cosmos.opening import (
     MODES,
-    Opened,
+    RecordContainer,
     lease_address,
     open_container_at,
     opened_over,
@@ -57,7 +57,7 @@ async def leases_over(
         yield _leases_in(opened, _IN_DOCUMENTS[mode])
 
 
-def _leases_in(opened: Opened, mode: str, *, only_look: bool = False) -> CosmosLeases:
+def _leases_in(opened: RecordContainer, mode: str, *, only_look: bool = False) -> CosmosLeases:
     return CosmosLeases(
         opened.items,
         opened.names,

@@ -3,7 +3,7 @@
 from changefeed.observers.dead_letters.letter import (
     DeadLetter,
     DeadLetters,
-    Failure,
+    LetterError,
     LetterHead,
     LetterId,
     Origin,
@@ -15,7 +15,7 @@ from changefeed.observers.dead_letters.replaying import replay
 __all__ = [
     "DeadLetter",
     "DeadLetters",
-    "Failure",
+    "LetterError",
     "LetterHead",
     "LetterId",
     "MemoryDeadLetters",

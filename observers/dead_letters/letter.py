@@ -45,7 +45,7 @@ class Origin:
         assert self.feed, "letters of several feeds may lie in one place"
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class LetterError(msgspec.Struct, frozen=True, kw_only=True):
     """What the observer raised: the type's name, its text, and the end of the traceback."""
 
     kind: str
@@ -87,7 +87,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     change: Change
-    failure: Failure
+    failure: LetterError
     attempts: int
     host: str
     epoch: int
@@ -177,10 +177,10 @@ def _origin_of(letter: DeadLetter) -> bytes:
     return msgspec.json.encode((letter.feed, letter.observer, letter.fleet))
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> LetterError:
     """Describe an error, of a length that can be kept."""
     lines = trace_of(error).splitlines()
-    return Failure(
+    return LetterError(
         kind=kind_of(error),
         text=text_of(error),
         trace="\n".join(lines[-_TRACE_LINES:])[-_TRACE_LENGTH:],

@@ -9,7 +9,7 @@ from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters.letter import (
     DeadLetter,
     DeadLetters,
-    Failure,
+    LetterError,
     Origin,
 )
 from changefeed.observers.error_text import describe, text_of
@@ -30,7 +30,7 @@ class LetterWriter:
     wall: Callable[[], float] = time.time
 
     async def put(
-        self, context: Context, change: Change, failure: Failure, *, attempts: int
+        self, context: Context, change: Change, failure: LetterError, *, attempts: int
     ) -> None:
         """Raise ``AttemptFailed`` if it could not be put to the dead letters."""
         letter = DeadLetter(

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import Lease
-from changefeed.testing.history import Tenures, Trails
+from changefeed.testing.history import KeyOrder, Tenures
 
 from .deliveries import Turn
 from .observer import Carrier, Figures
@@ -122,7 +122,7 @@ class Order:
 
     def __init__(self) -> None:
         self._tenures = Tenures(after_batches=True)
-        self._trails = Trails[str](operator.eq)
+        self._trails = KeyOrder[str](operator.eq)
         self._first_to: dict[tuple[str, int], str] = {}
         self.problems: list[str] = []
         self.deliveries = 0

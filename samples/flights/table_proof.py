@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 from changefeed.feeds.feed import RangeId
-from changefeed.testing.history import Trails, difference
+from changefeed.testing.history import KeyOrder, difference
 
 from .kept import Row
 from .observer import Carrier
@@ -89,7 +89,7 @@ def wrong_changes(rows: Iterable[Row], expected: Expected) -> Sequence[str]:
 
 def wrong_order(rows: Iterable[Row]) -> Sequence[str]:
     """Say which changes are older than the one of their key before them, or in two ranges."""
-    trails = Trails[tuple[int, RangeId]](lambda one, other: one[0] != other[0])
+    trails = KeyOrder[tuple[int, RangeId]](lambda one, other: one[0] != other[0])
     return [
         str(problem)
         for x in rows

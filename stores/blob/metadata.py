@@ -30,7 +30,7 @@ _TEXT_SAFE = '_-.~!*()$&+=/@;:,{}[]"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class BlobContent:
     """What a blob holds: its metadata, and its content if the record is too long for them."""
 
     metadata: Mapping[str, str]
@@ -38,7 +38,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ListedBlob:
     """A blob as it was listed. ``written`` is when it was last written, since 1970."""
 
     name: str
@@ -50,28 +50,28 @@ class Found:
         return self.metadata.get(_OURS) == _IN_CONTENT
 
 
-class _Ours(msgspec.Struct, frozen=True, omit_defaults=True):
+class _RecordMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str
     body: msgspec.Raw
     position: str | None = None
 
 
-def stored(record: Record) -> Stored:
+def stored(record: Record) -> BlobContent:
     """Return how a record lies in its blob."""
-    ours = _Ours(record.key, msgspec.Raw(record.body), record.position)
+    ours = _RecordMetadata(record.key, msgspec.Raw(record.body), record.position)
     text = msgspec.json.encode(ours)
     quoted = quote(text.decode(), safe=_JSON_SAFE)
     theirs = _for_others(record)
     if len(quoted) + sum(map(len, theirs.values())) <= MAX_METADATA:
-        return Stored(metadata={**theirs, _OURS: quoted})
+        return BlobContent(metadata={**theirs, _OURS: quoted})
     shortened = {name: value[: MAX_METADATA // 4] for name, value in theirs.items()}
     assert sum(map(len, shortened.values())) <= MAX_METADATA, (
         f"{shortened} fits into no headers"
     )
-    return Stored(metadata={**shortened, _OURS: _IN_CONTENT}, content=text)
+    return BlobContent(metadata={**shortened, _OURS: _IN_CONTENT}, content=text)
 
 
-def record_in(kind: str, found: Found, content: bytes = b"") -> Record:
+def record_in(kind: str, found: ListedBlob, content: bytes = b"") -> Record:
     """Raise ``StoreRefused`` for a blob that is none of these records."""
     text = found.metadata.get(_OURS)
     try:
@@ -79,7 +79,7 @@ def record_in(kind: str, found: Found, content: bytes = b"") -> Record:
             return _of_others(kind, found)
         encoded = content if text == _IN_CONTENT else unquote(text).encode()
         assert encoded or not found.content_needed, f"{found.name} was read without its content"
-        ours = msgspec.json.decode(encoded, type=_Ours)
+        ours = msgspec.json.decode(encoded, type=_RecordMetadata)
     except (msgspec.DecodeError, KeyError) as error:
         raise StoreRefused(
             f"{found.name} is not a record of leases ({error}): give this fleet a prefix of "
@@ -100,7 +100,7 @@ def _for_others(record: Record) -> Mapping[str, str]:
     return {}
 
 
-def _of_others(kind: str, found: Found) -> Record:
+def _of_others(kind: str, found: ListedBlob) -> Record:
     partition = found.name.rpartition("/")[2]
     epoch = int(found.written)
     if kind == OWNERSHIP:

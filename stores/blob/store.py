@@ -27,7 +27,7 @@ from azure.storage.blob.aio import BlobClient, ContainerClient
 from changefeed.runtime.for_each import for_each
 from changefeed.stores.blob.address import BlobAddress
 from changefeed.stores.blob.errors import translate_errors
-from changefeed.stores.blob.metadata import Found, record_in, stored
+from changefeed.stores.blob.metadata import ListedBlob, record_in, stored
 from changefeed.stores.kinds import HOSTS
 from changefeed.stores.store import (
     WHOLE,
@@ -144,7 +144,7 @@ class BlobStore(Store):
 
     async def _read(self, kind: str, blob: Any) -> Record | None:
         """Read what was listed; ``None`` if it was deleted since."""
-        found = Found(
+        found = ListedBlob(
             name=blob.name,
             metadata=blob.metadata or {},
             written=blob.last_modified.timestamp(),

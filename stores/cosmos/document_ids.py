@@ -18,7 +18,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:@-][A-Za-z0-9_.:@ -]{0,199}(?<! )")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class DocumentIds:
     """The ids under one prefix, which is that of one fleet over one feed."""
 
     prefix: str

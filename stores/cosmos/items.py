@@ -16,7 +16,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from changefeed.feeds.cosmos.client import forget_deleted
 from changefeed.feeds.cosmos.failover import Failover
-from changefeed.stores.bounded import Bounds, Calls
+from changefeed.stores.bounded import CallLimits, StoreCalls
 from changefeed.stores.cosmos.errors import translate_errors
 from changefeed.stores.cosmos.repeating import RepeatedChanges
 
@@ -48,10 +48,10 @@ class Items:
         self._failover = failover
         self.partitioned_by_id = partitioned_by_id
         self._keys: dict[str, str] = {}  # of items whose key is not their id
-        self._calls: Calls | None = None
+        self._calls: StoreCalls | None = None
         self._repeated = RepeatedChanges(proxy, failover)
 
-    def bounded(self, bounds: Bounds) -> "Items":
+    def bounded(self, bounds: CallLimits) -> "Items":
         """Return the same, asked within bounds."""
         bound = copy(self)
         bound._calls = bounds.calls()  # noqa: SLF001 - a copy of ours

@@ -32,7 +32,7 @@ from changefeed.feeds.cosmos.failover import Failover
 from changefeed.runtime.backends import Address
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.backend import StoreBackend
-from changefeed.stores.cosmos.document_ids import Names, processor_prefix
+from changefeed.stores.cosmos.document_ids import DocumentIds, processor_prefix
 from changefeed.stores.cosmos.errors import translate_errors
 from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.store import CosmosStore
@@ -54,13 +54,13 @@ INDEXING: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class RecordContainer:
     """A container that was found to be fit for records."""
 
     where: str
     """What messages call it."""
     items: Items
-    names: Names
+    names: DocumentIds
     proxy: ContainerProxy
     failover: Failover
     properties: Any
@@ -77,7 +77,7 @@ async def _open(at: Address, options: OpenOptions) -> AsyncIterator[CosmosStore]
 @asynccontextmanager
 async def open_container_at(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
-) -> AsyncIterator[Opened]:
+) -> AsyncIterator[RecordContainer]:
     """Open the container at an address. Raise ``StoreRefused`` if it cannot be used."""
     address = lease_address(scheme, place)
     async with connect(address, access) as client:
@@ -93,7 +93,7 @@ async def open_container_at(
 
 async def opened_over(
     proxy: ContainerProxy, failover: Failover, where: str, prefix: str
-) -> Opened:
+) -> RecordContainer:
     """Look whether a container is fit for records under a prefix; ``where`` names it.
 
     Raise ``StoreRefused`` if it is not, and what its client raises.
@@ -102,10 +102,10 @@ async def opened_over(
     if "_rid" not in properties:
         raise StoreUnavailable(no_account(where, "no properties"))
     by_id = partitioned_by_id(properties, where)
-    return Opened(
+    return RecordContainer(
         where=where,
         items=Items(proxy, where, failover, partitioned_by_id=by_id),
-        names=Names(prefix),
+        names=DocumentIds(prefix),
         proxy=proxy,
         failover=failover,
         properties=properties,
@@ -230,7 +230,7 @@ def refuse_for_ids(name: str, text: str) -> None:
 
 
 async def _has_leases(leases: ContainerProxy, prefix: str) -> bool:
-    begin: dict[str, object] = {"name": "@begin", "value": Names(prefix).leases}
+    begin: dict[str, object] = {"name": "@begin", "value": DocumentIds(prefix).leases}
     found = leases.query_items(_ANY, parameters=[begin], max_item_count=1)
     return bool([x async for x in found])
 

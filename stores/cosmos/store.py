@@ -14,7 +14,7 @@ import msgspec
 
 from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.for_each import for_each
-from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.store import (
     WHOLE,
@@ -32,7 +32,7 @@ _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
 class CosmosStore(Store):
     """The records of one fleet; versions are etags, with a mark where there is a position."""
 
-    def __init__(self, items: Items, names: Names) -> None:
+    def __init__(self, items: Items, names: DocumentIds) -> None:
         self._items = items
         self._names = names
 

@@ -8,7 +8,7 @@ from changefeed.runtime.backends import Address
 from changefeed.stores.backend import StoreBackend
 from changefeed.stores.password import PasswordSettings, password_of
 from changefeed.stores.redis.address import read_address
-from changefeed.stores.redis.connection import Calls, connect, info, require_fit
+from changefeed.stores.redis.connection import RedisCalls, connect, info, require_fit
 from changefeed.stores.redis.diagnostics import check
 from changefeed.stores.redis.store import RedisStore
 
@@ -19,7 +19,7 @@ async def _open(at: Address, options: OpenOptions) -> AsyncIterator[RedisStore]:
     async with connect(address, password_of(options)) as client:
         server = await info(client, address)
         require_fit(server, address, keeps_changes=options.keeps_changes)
-        yield RedisStore(client, Calls(address), address)
+        yield RedisStore(client, RedisCalls(address), address)
 
 
 BACKEND = StoreBackend(

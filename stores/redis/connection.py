@@ -60,7 +60,7 @@ class _TLSConnection(SSLConnection):
         return super()._connection_arguments()
 
 
-class Calls:
+class RedisCalls:
     """The calls of one client: a few at a time, and their errors in ours.
 
     Each call under way has a connection of its own, and where there are too many the client

@@ -10,7 +10,7 @@ from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.stores.password import password_of
 from changefeed.stores.redis.address import RedisAddress, read_address
-from changefeed.stores.redis.connection import Calls, Info, connect, evicts, info
+from changefeed.stores.redis.connection import Info, RedisCalls, connect, evicts, info
 from changefeed.stores.redis.store import NEWEST, RedisStore
 from changefeed.stores.store import may_write
 
@@ -68,7 +68,7 @@ def _durability(server: Info) -> Diagnostic:
 
 async def _rights(client: Any, address: RedisAddress) -> Diagnostic:
     """Write as a fleet of its own: the name may be wrong, and no other has such keys."""
-    beside, calls = replace(address, fleet=f"check-{uuid4().hex}"), Calls(address)
+    beside, calls = replace(address, fleet=f"check-{uuid4().hex}"), RedisCalls(address)
     may = await may_write(RedisStore(client, calls, beside))
     async with calls.one():
         await client.delete(beside.key(NEWEST))

@@ -7,7 +7,7 @@ from uuid import uuid4
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.redis import scripts
 from changefeed.stores.redis.address import RedisAddress
-from changefeed.stores.redis.connection import Calls
+from changefeed.stores.redis.connection import RedisCalls
 from changefeed.stores.store import WHOLE, Listed, Record, Store
 
 NEWEST = "newest"
@@ -17,7 +17,7 @@ _KEYS_OF_A_KIND = 3
 class RedisStore(Store):
     """The records of one fleet. Each call is one script."""
 
-    def __init__(self, client: Any, calls: Calls, address: RedisAddress) -> None:
+    def __init__(self, client: Any, calls: RedisCalls, address: RedisAddress) -> None:
         self._calls = calls
         self._address = address
         self._get = client.register_script(scripts.GET)

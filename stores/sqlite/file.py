@@ -18,7 +18,7 @@ from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_m
 from changefeed.runtime.open_database import OpenDatabase
 from changefeed.runtime.private_file import make_private
 from changefeed.stores.sqlite.schema import CREATION, FILE_MARKS
-from changefeed.stores.sqlite.transaction import Failed, Work, in_one_transaction
+from changefeed.stores.sqlite.transaction import FailedChange, Work, in_one_transaction
 
 _APPLICATION = int.from_bytes(b"CFHL", "big")  # marks our files in pragma application_id
 _SCHEMA = 3  # lower numbers were never released
@@ -134,11 +134,11 @@ class SqliteFile:
         if self._waiting:
             self._write(connection)
         error = done.exception()
-        answers = done.result() if error is None else [Failed(error)] * len(together)
+        answers = done.result() if error is None else [FailedChange(error)] * len(together)
         for one, answer in zip(together, answers, strict=True):
             if one.answer.cancelled():
                 continue
-            if isinstance(answer, Failed):
+            if isinstance(answer, FailedChange):
                 one.answer.set_exception(answer.error)
             else:
                 one.answer.set_result(answer)

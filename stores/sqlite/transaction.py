@@ -9,7 +9,7 @@ Work = Callable[[sqlite3.Connection], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedChange:
     """In the place of an answer: what was raised instead."""
 
     error: BaseException
@@ -42,7 +42,7 @@ def _by_itself(connection: sqlite3.Connection, work: Work) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
         connection.execute("rollback to one")
-        answer = Failed(error)
+        answer = FailedChange(error)
     assert connection.in_transaction, "a refused change undoes itself alone"
     connection.execute("release one")
     return answer

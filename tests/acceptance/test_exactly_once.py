@@ -13,7 +13,7 @@ from typing import Any, Self
 import asyncpg
 import pytest
 
-from changefeed.testing.history import Keys, Named, difference
+from changefeed.testing.history import KeyedChange, KeyRecord, difference
 from tests.support import servers
 from tests.support.commands import PLACES, QUICK, changefeed, running, status
 
@@ -138,10 +138,10 @@ async def test_each_change_is_applied_once_through_kills_freezes_and_steals(
                 await asyncio.to_thread(produce, n * ROUND, ROUND, tmp_path)
                 await fleet.trouble(random.choice(HOSTS), random)
             await fleet.caught_up()
-        found = [Named(key, n) for key, n in await applied()]
-    written = [Named(f"key-{n % KEYS}", n) for n in range(ROUNDS * ROUND)]
+        found = [KeyedChange(key, n) for key, n in await applied()]
+    written = [KeyedChange(f"key-{n % KEYS}", n) for n in range(ROUNDS * ROUND)]
     assert difference(written, found) == ({}, {})
-    keys = Keys()
+    keys = KeyRecord()
     for x in written:
         keys.wrote(x)
     for x in found:

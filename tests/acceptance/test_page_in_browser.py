@@ -17,7 +17,7 @@ from playwright.async_api import Page, expect
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.status import Totals, TrendPoint
-from changefeed.host.endpoints import Answers, application, application_of
+from changefeed.host.endpoints import HostEndpoints, application, application_of
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.page.page import Page as PageOf
@@ -28,8 +28,8 @@ from changefeed.host.web import listening_socket, url_of
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.dead_letters import DeadLetter, Failure, open_dead_letters
-from changefeed.observers.maker import ObserverMaker
+from changefeed.observers.dead_letters import DeadLetter, LetterError, open_dead_letters
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 from tests.support import make
@@ -67,14 +67,14 @@ async def a_host(
     settings: Settings, feed: MemoryFeed, leases: MemoryLeases
 ) -> AsyncIterator[tuple[Host, str]]:
     observer, events = LoggingObserver(FleetLog()), HostEvents(HostName(settings.host.name))
-    answers = Answers(settings.host.name, None, make_observer=adapt(nothing, {}))
+    answers = HostEndpoints(settings.host.name, None, make_observer=adapt(nothing, {}))
     with listening_socket(WebSettings()) as listening:
         async with serving(application(answers), WebLimits(), listening):
             host = answers.host = Host(
                 settings,
                 feed=feed,
                 container=leases,
-                make_observer=ObserverMaker(
+                make_observer=RangeObserverFactory(
                     lambda: observer, settings.observer, events, Random(1)
                 ),
                 address=url_of(listening),
@@ -90,8 +90,8 @@ async def a_host(
 @asynccontextmanager
 async def two_processors() -> AsyncIterator[str]:
     """Serve the hosts of two processors, with 1 and with 3 ranges; yield the address."""
-    answers = {x: Answers("anna", None) for x in ("orders", "to-search")}
-    app = application_of(Answers("anna", None), answers)
+    answers = {x: HostEndpoints("anna", None) for x in ("orders", "to-search")}
+    app = application_of(HostEndpoints("anna", None), answers)
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(listening_socket(WebSettings()))
         await stack.enter_async_context(serving(app, WebLimits(), listening))
@@ -224,7 +224,7 @@ def hostile_letter() -> DeadLetter:
         body=json.dumps({"name": HOSTILE}).encode(),
         committed_us=0,
     )
-    failure = Failure(kind="ValueError", text=HOSTILE, trace=HOSTILE)
+    failure = LetterError(kind="ValueError", text=HOSTILE, trace=HOSTILE)
     return DeadLetter(
         feed="f",
         observer="bills",

@@ -19,7 +19,7 @@ from changefeed.feeds.feed import Change, Operation
 from changefeed.observers.dead_letters import (
     DeadLetter,
     DeadLetters,
-    Failure,
+    LetterError,
     MemoryDeadLetters,
     open_dead_letters,
 )
@@ -154,7 +154,7 @@ async def test_a_change_comes_back_as_it_was(letters: DeadLetters, strange: Chan
         observer="",
         fleet="",
         change=strange,
-        failure=Failure(kind="E", text="\u2028\n", trace=""),
+        failure=LetterError(kind="E", text="\u2028\n", trace=""),
         attempts=1,
         host="ü",
         epoch=0,

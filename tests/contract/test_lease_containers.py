@@ -14,7 +14,7 @@ from changefeed.leases.fleet_record import (
     join_fleet,
     settle_root,
 )
-from changefeed.leases.lease import End, Lease, Member, Version
+from changefeed.leases.lease import Lease, Member, RangeEnd, Version
 from changefeed.runtime.errors import StoreRefused
 from changefeed.testing import (
     lease_changes_suite,
@@ -29,7 +29,7 @@ from tests.support.lease_containers import Connect
 
 pytestmark = pytest.mark.real_time
 
-END = End(children=(Child(range=FeedRange(id=RangeId("r1")), start=Position("0")),))
+END = RangeEnd(children=(Child(range=FeedRange(id=RangeId("r1")), start=Position("0")),))
 
 globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))
 

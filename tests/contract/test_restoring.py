@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from changefeed.feeds.feed import Child, Position
-from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
+from changefeed.fleet.restore import LeaseChange, carry_out, read_all, steps_to
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.position_file import read, written
 from changefeed.testing.lease_cast import A1, A
@@ -18,11 +18,11 @@ from tests.support import make
 
 pytestmark = pytest.mark.real_time
 
-Facts = dict[str, tuple[str | None, End | None, str | None, int]]
+Facts = dict[str, tuple[str | None, RangeEnd | None, str | None, int]]
 
 R0 = make.feed_range("r0", "", "8")
 R1 = replace(make.feed_range("r1", "", "8"), generation=(1, 0))
-END = End(children=(Child(range=R1, start=Position("0")),))
+END = RangeEnd(children=(Child(range=R1, start=Position("0")),))
 SAVED = [
     make.lease(R0, at="9", end=END, epoch=4),
     make.lease(R1, at="3", epoch=2),
@@ -40,7 +40,7 @@ async def filled(container: LeaseContainer, leases: Collection[Lease]) -> None:
         await container.create(one)
 
 
-async def restored(container: LeaseContainer, wanted: Collection[Lease]) -> list[Change]:
+async def restored(container: LeaseContainer, wanted: Collection[Lease]) -> list[LeaseChange]:
     steps = steps_to(wanted, await read_all(container) or [])
     for step in steps:
         await carry_out(container, step)
@@ -55,9 +55,9 @@ async def facts(container: LeaseContainer) -> Facts:
 async def test_what_was_saved_in_one_container_is_the_same_in_another(
     leases: LeaseContainer,
 ) -> None:
-    assert await restored(leases, read(written(SAVED))) == [Change.CREATE] * 3
+    assert await restored(leases, read(written(SAVED))) == [LeaseChange.CREATE] * 3
     assert await facts(leases) == WANTED
-    assert await restored(leases, SAVED) == [Change.KEEP] * 3
+    assert await restored(leases, SAVED) == [LeaseChange.KEEP] * 3
     saved = await read_all(leases)
     assert saved is not None
     other = MemoryLeases()
@@ -80,7 +80,12 @@ async def test_a_fleet_goes_back_to_before_a_range_was_split(leases: LeaseContai
         make.lease("r9", at="7", epoch=1, paused="bad data"),
     ]
     changes = await restored(leases, before)
-    assert changes == [Change.MOVE, Change.MOVE, Change.DELETE, Change.DELETE]
+    assert changes == [
+        LeaseChange.MOVE,
+        LeaseChange.MOVE,
+        LeaseChange.DELETE,
+        LeaseChange.DELETE,
+    ]
     # An epoch never goes down.
     assert await facts(leases) == {
         "r0": ("3", None, None, 3),
@@ -97,11 +102,11 @@ async def test_what_is_done_behind_a_position_goes_along_and_what_observers_keep
     checkpoint = Checkpoint(Position("3"), 8, (Hole(hash_of("slow"), 4, 2),))
     saved = replace(make.lease("r0", epoch=1), checkpoint=checkpoint)
     await filled(leases, [make.lease("r0", at="3", epoch=1)])
-    assert await restored(leases, read(written([saved]))) == [Change.MOVE]
+    assert await restored(leases, read(written([saved]))) == [LeaseChange.MOVE]
     (there,) = await read_all(leases) or []
     assert there.checkpoint == checkpoint
     assert there.reset_epoch == there.epoch
-    assert await restored(leases, [saved]) == [Change.KEEP]
+    assert await restored(leases, [saved]) == [LeaseChange.KEEP]
 
 
 async def test_a_former_owner_writes_nothing_after_it(leases: LeaseContainer) -> None:

@@ -29,7 +29,7 @@ from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 from changefeed.stores.store import WHOLE
 from changefeed.testing.lease_cast import not_refused
 from cosmos_emulator import DEVELOPMENT_KEY
@@ -454,7 +454,7 @@ async def test_what_may_pass_is_unavailable(place: Place, status: int, substatus
     await owned_by_a(leases)
     fault = {"status": status, "substatus": substatus, "times": 10_000, "container": "leases"}
     await place.fault("*", "error", **fault)
-    leases = leases.bounded(Bounds(timeout=5))  # its client follows writes for two minutes
+    leases = leases.bounded(CallLimits(timeout=5))  # its client follows writes for two minutes
     with pytest.raises(StoreUnavailable):
         await leases.list()
     with pytest.raises(StoreUnavailable):

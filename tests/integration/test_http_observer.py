@@ -19,7 +19,7 @@ from changefeed.feeds.feed import Change, Operation
 from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.http import CONTENT_TYPE, HttpObserver
 from changefeed.observers.registry import load_observer
-from changefeed.testing.observers import Delivered, RecordingContext, deliver
+from changefeed.testing.observers import DeliveryResult, RecordingContext, deliver
 from tests.support import make
 from tests.support.certificates import Authority
 from tests.support.commands import PLACES, a_log_of, running
@@ -74,7 +74,7 @@ def some(count: int, *, keys: int = 2) -> list[Change]:
 
 async def post(
     endpoint: Endpoint, changes: Sequence[Change], *, batch_size: int = 100, **options: Any
-) -> Delivered:
+) -> DeliveryResult:
     return await deliver(
         HttpObserver,
         changes,

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from changefeed.cli.existing import source_of
+from changefeed.cli.existing_leases import source_of
 from changefeed.cli.monitoring import monitor_application, monitored
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed

@@ -15,8 +15,8 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import Context
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.testing.fleet import Fleet
 from tests.integration.test_stuck_observer import QUICK
 from tests.support.processes import PATIENCE
@@ -43,7 +43,7 @@ async def test_leases_are_renewed_while_observers_are_made() -> None:
     feed, container = MemoryFeed(2), MemoryLeases()
     for n in range(20):
         feed.append(f"key-{n}")
-    make = ObserverMaker(
+    make = RangeObserverFactory(
         adapt(LoadsModel), ObserverSettings(), HostEvents(HostName("fleet")), Random(1)
     )
     parts = {"leases": QUICK, "feed": {"poll_interval": 0.05}}

@@ -16,8 +16,8 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.errors import ObserverStuck
-from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.testing.fleet import Fleet
 from tests.support.looking import until
 from tests.support.processes import PATIENCE
@@ -79,7 +79,7 @@ async def test_a_stuck_observer_stops_its_host_and_its_lease_expires_to_another(
     for n in range(40):
         feed.append(f"key-{n}")
     everything = await all_of(feed, R0) | await all_of(feed, R1)
-    make = ObserverMaker(
+    make = RangeObserverFactory(
         adapt(Sticking, {"seen": seen}),
         ObserverSettings(timeout=0.2),
         HostEvents(HostName("fleet")),

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Gauge, Metric
 from prometheus_client.registry import Collector
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.endpoints import Answers
+from changefeed.host.endpoints import HostEndpoints
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import WebSettings
 from changefeed.host.web import (
@@ -49,7 +49,7 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
     meters = MeterProvider([PrometheusMetricReader(registry=registry)], shutdown_on_exit=False)
     events = HostEvents(HostName("anna"), meters.get_meter("changefeed"))
     host = quick_host("anna", feed, MemoryLeases(), events=events)
-    async with served(Answers("anna", registry, host)) as url:
+    async with served(HostEndpoints("anna", registry, host)) as url:
         assert await get(f"{url}/livez") == (200, {"host": "anna", "alive": True})
         problem = {
             "ready": False,
@@ -111,7 +111,7 @@ async def half_sent(url: str, count: int) -> AsyncIterator[None]:
 
 
 async def test_half_sent_requests_leave_descriptors_and_a_probe_its_answer() -> None:
-    answers = Answers("anna", CollectorRegistry())
+    answers = HostEndpoints("anna", CollectorRegistry())
     async with served(answers) as url:
         before = open_descriptors()
         async with half_sent(url, 200):
@@ -121,7 +121,7 @@ async def test_half_sent_requests_leave_descriptors_and_a_probe_its_answer() -> 
 
 
 async def test_a_connection_is_for_one_request() -> None:
-    async with served(Answers("anna", None)) as url:
+    async with served(HostEndpoints("anna", None)) as url:
         port = int(url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
@@ -132,7 +132,7 @@ async def test_a_connection_is_for_one_request() -> None:
 
 
 async def test_before_there_is_a_host_it_lives_and_is_not_ready() -> None:
-    async with served(Answers("anna", None)) as url:
+    async with served(HostEndpoints("anna", None)) as url:
         assert (await get(f"{url}/livez"))[0] == 200
         status, shown = await get(f"{url}/readyz")
         assert (status, shown["ready"]) == (503, False)
@@ -145,7 +145,7 @@ async def test_metrics_are_compressed_for_a_client_that_says_so() -> None:
     registry = CollectorRegistry()
     Gauge("anything", "to have a line", registry=registry).set(5)
     async with (
-        served(Answers("anna", registry)) as url,
+        served(HostEndpoints("anna", registry)) as url,
         aiohttp.ClientSession(f"{url}/", auto_decompress=False) as session,
     ):
         async with session.get("metrics", headers={"Accept-Encoding": "br, gzip"}) as answer:
@@ -170,7 +170,7 @@ async def test_the_event_loop_turns_while_metrics_are_made() -> None:
     registry = CollectorRegistry()
     registry.register(Waiting())
     turned.clear()  # to register it collects, too
-    answer = await Answers("anna", registry).answer("/metrics")
+    answer = await HostEndpoints("anna", registry).answer("/metrics")
     assert answer.status == 200
 
 

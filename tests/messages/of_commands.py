@@ -3,7 +3,7 @@
 from typing import Final
 
 from changefeed.cli.commands.status import Sort
-from changefeed.cli.io.json_lines import Fields, record_of
+from changefeed.cli.io.json_lines import FieldNames, record_of
 from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.resetting import check
 from changefeed.cli.status_tables import View, refuse_contradictions
@@ -36,7 +36,7 @@ COMMANDS.each(
 )
 COMMANDS.each(read_positions, {"a file of positions that is not there": "none"})
 COMMANDS.each(
-    lambda line: record_of(line, Fields(key="k", time="t", operation="op")),
+    lambda line: record_of(line, FieldNames(key="k", time="t", operation="op")),
     {
         "a line that is no JSON": b"{",
         "a line that is no object": b"[1]",

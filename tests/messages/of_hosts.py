@@ -6,7 +6,7 @@ from typing import Any, Final
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet.doctor import diagnose
 from changefeed.fleet.phrases import named_leases, open_or_named_leases
-from changefeed.fleet.status import HostSeen, RangeSeen, Totals
+from changefeed.fleet.status import HostStatus, RangeStatus, Totals
 from changefeed.host.failures import StopIncomplete
 from changefeed.host.membership import NameTaken
 from changefeed.leases.lease import HostName, Incarnation
@@ -55,12 +55,12 @@ def _ended() -> object:
     return open_or_named_leases([LEASES[0].ended_in(make.CLOSED)], ["north"])
 
 
-def _member(name: str, beats: int, **known: Any) -> HostSeen:
+def _member(name: str, beats: int, **known: Any) -> HostStatus:
     usual = {"stamp_age": 0.1, "version": "0.2.0"}
     return make.host_seen(name, incarnation=f"{name}-1", heartbeats=beats, **{**usual, **known})
 
 
-def _found(looks: Sequence[tuple[Sequence[HostSeen], Sequence[RangeSeen]]]) -> list[str]:
+def _found(looks: Sequence[tuple[Sequence[HostStatus], Sequence[RangeStatus]]]) -> list[str]:
     seen = [
         make.fleet_seen(ranges, seconds=10.0 * n, hosts=hosts)
         for n, (hosts, ranges) in enumerate(looks)

@@ -12,10 +12,10 @@ from changefeed.host.membership import Membership
 from changefeed.host.pool import WorkerPool
 from changefeed.host.progress import Progress
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.stored import StoredLeases
-from changefeed.observers.given import GivenContext
 from changefeed.observers.observer import CloseReason
+from changefeed.observers.observer_context import ObserverContext
 from changefeed.runtime.stop import Stop
 from changefeed.transactional import observer as transactional
 from changefeed.transactional.rows import Row
@@ -78,7 +78,7 @@ def a_host_that_stops_does_not_let_observers_finish(m: Patch) -> None:
 
 @mutant(rule=13, kills=_OBSERVERS)
 def an_acknowledgement_counts_for_all_before_it(m: Patch) -> None:
-    m.patch(GivenContext, "_count", GivenContext._count_up_to)
+    m.patch(ObserverContext, "_count", ObserverContext._count_up_to)
 
 
 @mutant(rule=13, kills=_PROGRESS)
@@ -108,7 +108,7 @@ def a_key_that_waits_is_no_hole(m: Patch) -> None:
 
 @mutant(rule=13, kills=f"{_FAILING}::test_nothing_done_behind_keys_that_wait")
 def parts_of_a_split_begin_without_its_holes(m: Patch) -> None:
-    m.patch(End, "checkpoint_of", lambda _, child: Checkpoint(child.start))
+    m.patch(RangeEnd, "checkpoint_of", lambda _, child: Checkpoint(child.start))
 
 
 @mutant(rule=13, kills="unit/host/test_kept_positions.py")

@@ -26,16 +26,16 @@ from changefeed.leases import deaths
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap, _Segments
-from changefeed.leases.lease import End, HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation, Lease, RangeEnd
 from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
 from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.errors import AttemptFailed, ObserverStuck
-from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Judge, Waiting
-from changefeed.observers.keys import Keys
+from changefeed.observers.key_scheduler import KeyScheduler
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.observers.observer_context import ObserverContext
 from changefeed.runtime.exit_codes import FAILED
 
 from .mutant import Patch, mutant, nothing
@@ -57,10 +57,10 @@ def a_plain_observer_blocks_the_event_loop(m: Patch) -> None:
 
 @mutant(rule=8, kills="unit/host/test_worker_threads.py")
 def threads_write_into_the_event_loop(m: Patch) -> None:
-    def say(self: GivenContext, change: Change, *, up_to: bool) -> None:
+    def say(self: ObserverContext, change: Change, *, up_to: bool) -> None:
         (self._count_up_to if up_to else self._count)(change, self._number)
 
-    m.patch(GivenContext, "_say", say)
+    m.patch(ObserverContext, "_say", say)
 
 
 @mutant(rule=8, kills="unit/host/test_heartbeats.py::test_leases_are_renewed")
@@ -199,32 +199,32 @@ def a_child_comes_again_after_later_ranges_have_had_its_keys(m: Patch) -> None:
 
 @mutant(rule=9, kills=_KEYMAP)
 def a_tombstone_goes_before_its_keys_are_read(m: Patch) -> None:
-    m.patch(KeyMap, "over", lambda self, _: [x for x, _ in self._ended])
+    m.patch(KeyMap, "finished", lambda self, _: [x for x, _ in self._ended])
 
 
 @mutant(rule=9, kills=_WORKER)
 def a_range_ends_and_goes_on_in_nothing(m: Patch) -> None:
-    m.patch(Worker, "_ended", lambda _, lease: lease.ended_in(End(children=())))
+    m.patch(Worker, "_ended", lambda _, lease: lease.ended_in(RangeEnd(children=())))
 
 
 @mutant(rule=9, kills=f"{_OBSERVERS} {_KEYS}")
 def a_key_is_ready_while_an_observer_has_changes_of_it(m: Patch) -> None:
-    def is_ready(self: Keys, name: str) -> bool:
+    def is_ready(self: KeyScheduler, name: str) -> bool:
         key = self._keys.get(name)
         return key is not None and bool(key.queue) and name not in self.waiting
 
-    m.patch(Keys, "_is_ready", is_ready)
+    m.patch(KeyScheduler, "_is_ready", is_ready)
 
 
 @mutant(rule=9, kills=f"{_OBSERVERS} {_KEYS}")
 def what_is_behind_a_change_that_failed_is_tried_before_it(m: Patch) -> None:
-    old = Keys.put_back
+    old = KeyScheduler.put_back
 
-    def put_back(self: Keys, change: Change) -> None:
+    def put_back(self: KeyScheduler, change: Change) -> None:
         old(self, change)
         self._keys[change.key].queue.rotate(-1)
 
-    m.patch(Keys, "put_back", put_back)
+    m.patch(KeyScheduler, "put_back", put_back)
 
 
 @mutant(rule=10, kills=f"{_OBSERVERS}::test_an_outage")
@@ -300,21 +300,21 @@ def checkpoints_of_another_fleet_are_lost_ones(m: Patch) -> None:
 
 @mutant(rule=11, kills="unit/host/test_decide.py")
 def one_torn_listing_is_enough_to_create_and_delete_leases(m: Patch) -> None:
-    old = decide._Leases
+    old = decide._LeaseChanges
 
     def at_once(
-        fleet: Fleet, keymap: KeyMap, past: decide.Memory, ranges: Any, *, patience: float
+        fleet: Fleet, keymap: KeyMap, past: decide.HostMemory, ranges: Any, *, patience: float
     ) -> Any:
         found = old(fleet, keymap, past, ranges, patience=patience)
         return old(fleet, keymap, replace(past, wanted=found.wanted), ranges, patience=patience)
 
-    m.patch(decide, "_Leases", at_once)
+    m.patch(decide, "_LeaseChanges", at_once)
 
 
 @mutant(rule=11, kills="unit/host/test_decide.py")
 def a_lease_that_was_deleted_is_created_beside_its_owner(m: Patch) -> None:
-    old = decide._Leases
-    m.patch(decide, "_Leases", lambda *known, **_: old(*known, patience=0.0))
+    old = decide._LeaseChanges
+    m.patch(decide, "_LeaseChanges", lambda *known, **_: old(*known, patience=0.0))
 
 
 @mutant(rule=11, kills="unit/cli/test_exit_codes.py")

@@ -17,8 +17,8 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import Bounds
-from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.bounded import CallLimits
+from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items, Operations
 from cosmos_emulator.patching import patched
 
@@ -26,7 +26,7 @@ from .network import Replicas, Server, listing
 from .stores import Records, Surroundings
 
 T = TypeVar("T")
-_NAMES = Names("simulated")
+_NAMES = DocumentIds("simulated")
 
 
 class Endpoint:
@@ -142,7 +142,7 @@ class SimulatedChanges:
     def __init__(self, link: Any) -> None:
         self._link = link
 
-    def bounded(self, bounds: Bounds) -> "SimulatedChanges":
+    def bounded(self, bounds: CallLimits) -> "SimulatedChanges":
         return SimulatedChanges(self._link.bounded(bounds))
 
     async def now(self) -> str | None:

@@ -147,7 +147,7 @@ class Ending:
         """Return those that nobody needs."""
         ranges = await cast("Feed", self._world.source.reader()).ranges()
         keymap = KeyMap(await self._store.list(), ranges=ranges)
-        return sorted(x.range_id for x in keymap.over({x.id for x in ranges}))
+        return sorted(x.range_id for x in keymap.finished({x.id for x in ranges}))
 
     def _busy(self, owners: Mapping[RangeId, object]) -> list[str]:
         """Say who calls more often than settings say, in a time without events."""

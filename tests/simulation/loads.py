@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 from changefeed.testing.proxies import show_methods
 
 _LIES = (None, math.nan, math.inf, -math.inf, -1.0, 0.0, 0.05, 2.0, 1e300)
@@ -69,7 +69,7 @@ class _Through:
         self._loads = loads
         show_methods(self, container)
 
-    def bounded(self, bounds: Bounds) -> "_Through":
+    def bounded(self, bounds: CallLimits) -> "_Through":
         return _Through(self._container.bounded(bounds), self._loads)
 
     def __getattr__(self, name: str) -> Any:

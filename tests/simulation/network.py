@@ -18,7 +18,7 @@ from typing import Any
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.container import ListedFleet
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 from changefeed.stores.store import WHOLE
 from changefeed.testing.proxies import show_methods, within
 
@@ -225,7 +225,7 @@ class Link:
         self._session: dict[str, int] = {}
         show_methods(self, server.store)
 
-    def bounded(self, bounds: Bounds) -> Any:
+    def bounded(self, bounds: CallLimits) -> Any:
         return within(self, bounds)
 
     def __getattr__(self, name: str) -> Any:

@@ -17,7 +17,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.runtime.errors import StoreUnavailable, UserError
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 from tests.support import make
 
 from .checkers import OPERATOR
@@ -41,7 +41,7 @@ class Operators:
         self._random = world.random
 
     def container(self) -> LeaseContainer:
-        return self._world.connect(OPERATOR).bounded(Bounds(timeout=_TIMEOUT))
+        return self._world.connect(OPERATOR).bounded(CallLimits(timeout=_TIMEOUT))
 
     def feed(self) -> Feed:
         return bounded_feed(self._world.feed_of(OPERATOR), timeout=_TIMEOUT)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, hash_of
-from changefeed.testing.history import Checkpoints, Keys, Named
+from changefeed.testing.history import Checkpoints, KeyedChange, KeyRecord
 from changefeed.testing.history import Violation as Broken
 
 
@@ -29,15 +29,15 @@ class Progress:
         self.most_unstored: int | None = None
         """How many changes of a range may be done and not stored: what a crash repeats."""
         self._lines = lines
-        self._keys = Keys()
-        self._named: dict[int, Named] = {}
+        self._keys = KeyRecord()
+        self._named: dict[int, KeyedChange] = {}
         self._checkpoints = Checkpoints()
         self._passed: set[int] = set()  # by a checkpoint that was stored
         self._behind: dict[int, Change] = {}  # of these, what was behind its position
         self._unstored: dict[RangeId, dict[int, Change]] = defaultdict(dict)
 
     def appended(self, key: str, number: int) -> None:
-        self._named[number] = Named(key, number)
+        self._named[number] = KeyedChange(key, number)
         self._keys.wrote(self._named[number])
 
     def check_order(self, who: object, changes: Iterable[Change]) -> None:
@@ -131,8 +131,8 @@ class Progress:
         return [x.number for x in self._keys.missing()]
 
 
-def _name(change: Change) -> Named:
-    return Named(change.key, int(change.body))
+def _name(change: Change) -> KeyedChange:
+    return KeyedChange(change.key, int(change.body))
 
 
 def _raise(broken: Iterable[Broken], who: object = None) -> None:

@@ -20,7 +20,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 from changefeed.stores.kinds import LEASES
 from changefeed.stores.sqlite.file import SqliteFile
 from changefeed.stores.sqlite.store import SqliteStore
@@ -106,7 +106,7 @@ class _Counting:
         self._process_id = process_id
         show_methods(self, inner)
 
-    def bounded(self, bounds: Bounds) -> "_Counting":
+    def bounded(self, bounds: CallLimits) -> "_Counting":
         return _Counting(self._inner.bounded(bounds), self._around, self._process_id)
 
     def __getattr__(self, name: str) -> Any:

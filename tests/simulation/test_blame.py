@@ -8,7 +8,7 @@ from msgspec import structs
 from changefeed.feeds.feed import Change
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.observers.dead_letters.letter import DeadLetter, Failure
+from changefeed.observers.dead_letters.letter import DeadLetter, LetterError
 from tests.support import make
 
 from .blame import KILLED, Blame
@@ -27,7 +27,7 @@ def change(number: int) -> Change:
 
 
 def killed(number: int) -> DeadLetter:
-    failure = Failure(kind="Killed", text=KILLED, trace="")
+    failure = LetterError(kind="Killed", text=KILLED, trace="")
     return structs.replace(make.letter(change(number)), failure=failure)
 
 

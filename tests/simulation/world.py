@@ -18,7 +18,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import Origin
 from changefeed.observers.errors import ObserverError
-from changefeed.observers.maker import ObserverMaker
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from tests.support import make
 
 from .aims import Aims
@@ -257,7 +257,7 @@ class World:
         }
         timing = {**self._parts["timing"], "cooldown": self.loads.cooldown}
         own = make.settings(name, {**self._parts, "leases": leases, "timing": timing})
-        make_observer = ObserverMaker(
+        make_observer = RangeObserverFactory(
             lambda: SimulatedObserver(
                 process_id,
                 self.moods,

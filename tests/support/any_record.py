@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from changefeed.feeds.feed import Child, FeedRange
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, hash_of
 from changefeed.leases.health import RangeHealth, WaitingKey
-from changefeed.leases.lease import End, KeptCheckpoint, KeyRequest, Lease, Member
+from changefeed.leases.lease import KeptCheckpoint, KeyRequest, Lease, Member, RangeEnd
 
 _TEXT = st.text(max_size=20)
 _COUNTS = st.integers(min_value=0, max_value=2**53)
@@ -38,7 +38,7 @@ _RANGES = st.builds(
     generation=st.tuples(_COUNTS, _COUNTS),
 )
 _ENDS = st.builds(
-    End,
+    RangeEnd,
     children=st.lists(st.builds(Child, range=_RANGES, start=_TEXT), max_size=3).map(tuple),
     by=st.sampled_from(["feed", "split", "merge"]),
 )

@@ -11,7 +11,7 @@ from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.protocol import Appended, AppendRequest, Batch, NotAppended
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.eventlog.block_format import Layout, Uncut, check_of, lay_out
+from changefeed.feeds.eventlog.block_format import BlockChanges, Layout, check_of, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
 
@@ -99,9 +99,9 @@ async def keys_of(
         if not result.blocks:
             return found
         for block in result.blocks:
-            changes = Uncut(RangeId(partition), block.first, block.count, block.columns).take(
-                block.count
-            )
+            changes = BlockChanges(
+                RangeId(partition), block.first, block.count, block.columns
+            ).take(block.count)
             found += [x.key for x in changes if x.sequence > after]
             after = block.last
 

@@ -14,8 +14,8 @@ from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Successes
-from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import ObserverFactory
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.light_event import LightEvent
 from changefeed.runtime.logs import get_logger
@@ -73,7 +73,7 @@ class Handing:
         self._progress = Progress(
             Checkpoint(Position("0")), lambda x: Position(str(x.sequence))
         )
-        self._make = ObserverMaker(
+        self._make = RangeObserverFactory(
             observers,
             config,
             self.told,

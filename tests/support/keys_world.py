@@ -17,7 +17,7 @@ from changefeed.host.progress import Progress
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, hash_of
 from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.judge import Successes, Verdict
-from changefeed.observers.keys import Batch, Keys
+from changefeed.observers.key_scheduler import Batch, KeyScheduler
 from changefeed.observers.retry import GrowingDelays, RetrySettings
 from tests.support import make
 
@@ -87,7 +87,7 @@ class Owner:
     """What a worker does with one range, with several observers at once."""
 
     world: World
-    keys: Keys
+    keys: KeyScheduler
     progress: Progress
     observers: int
     read_to: int
@@ -99,7 +99,7 @@ class Owner:
     def of(
         cls, world: World, start: Checkpoint, successes: Successes, observers: int
     ) -> "Owner":
-        keys = Keys(
+        keys = KeyScheduler(
             R1,
             attempts=ATTEMPTS,
             delays=GrowingDelays(RetrySettings(max_delay=30), world.rng),

@@ -23,16 +23,23 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.sources import StoreSource
-from changefeed.fleet.status import FleetStatus, HostSeen, RangeSeen, Totals
+from changefeed.fleet.status import FleetStatus, HostStatus, RangeStatus, Totals
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.owned_lease import OwnedLease, acquire
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetWatch
-from changefeed.leases.lease import End, HostName, Incarnation, KeptCheckpoint, Lease, Member
+from changefeed.leases.lease import (
+    HostName,
+    Incarnation,
+    KeptCheckpoint,
+    Lease,
+    Member,
+    RangeEnd,
+)
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.dead_letters import DeadLetter, DeadLetters, Failure
+from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterError
 from changefeed.testing.fleet import Fleet, Sections, fleet_settings
 from changefeed.testing.observers import RecordingContext
 
@@ -40,7 +47,7 @@ settings = fleet_settings
 """The settings of one host of a fleet: its name, and what differs from the defaults."""
 
 
-CLOSED = End(children=())
+CLOSED = RangeEnd(children=())
 """The end of a range that nothing goes on in."""
 
 
@@ -172,7 +179,7 @@ def letter(
         observer=observer,
         fleet=fleet,
         change=changed,
-        failure=Failure(kind="ValueError", text=text, trace="line 1\nline 2"),
+        failure=LetterError(kind="ValueError", text=text, trace="line 1\nline 2"),
         attempts=10,
         host="anna",
         epoch=7,
@@ -218,21 +225,21 @@ def fleet(sections: Sections | None = None, **more: Any) -> Fleet:
     return Fleet(settings=sections, **more)
 
 
-def range_seen(name: str = "r0", owner: str | None = None, **known: Any) -> RangeSeen:
+def range_seen(name: str = "r0", owner: str | None = None, **known: Any) -> RangeStatus:
     """Return what is seen of a range at position 0, its lag unknown."""
     state = "unowned" if owner is None else "reading"
     unknown: dict[str, Any] = {"state": state, "epoch": 1, "position": "0"}
-    return RangeSeen(range=name, owner=owner, **unknown | known)
+    return RangeStatus(range=name, owner=owner, **unknown | known)
 
 
-def host_seen(name: str = "a", **known: Any) -> HostSeen:
+def host_seen(name: str = "a", **known: Any) -> HostStatus:
     """Return what is seen of a host that runs and owns nothing."""
     unknown: dict[str, Any] = {"state": "running", "total": Totals()}
-    return HostSeen(name=name, **unknown | known)
+    return HostStatus(name=name, **unknown | known)
 
 
 def fleet_seen(
-    ranges: Sequence[RangeSeen] = (), *, seconds: float = 0, **known: Any
+    ranges: Sequence[RangeStatus] = (), *, seconds: float = 0, **known: Any
 ) -> FleetStatus:
     """Return a status, so many seconds after the first."""
     unknown: dict[str, Any] = {

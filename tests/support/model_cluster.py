@@ -22,7 +22,7 @@ from changefeed.feeds.brokers.protocol import (
 from changefeed.feeds.brokers.ranges import EraShape, Ranges
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.eventlog.block_format import Uncut
+from changefeed.feeds.eventlog.block_format import BlockChanges
 from changefeed.feeds.feed import Change, RangeId
 
 IDENTITY = "f" * 32
@@ -179,7 +179,9 @@ class ModelCluster:
             return NotAppended(reason=reason, catalog=self.catalog if closed else 0)
         firsts = [len(x.changes) + 1 for x in found]
         for into, first, batch in zip(found, firsts, request.batches, strict=True):
-            into.changes += Uncut(into.id, first, batch.count, batch.columns).take(batch.count)
+            into.changes += BlockChanges(into.id, first, batch.count, batch.columns).take(
+                batch.count
+            )
         reached.number = request.number
         row[request.producer] = reached
         return Appended(firsts=tuple(firsts))

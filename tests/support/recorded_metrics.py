@@ -18,7 +18,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
-from changefeed.observers.maker import ObserverMaker
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.runtime.telemetry import own_metrics
 from changefeed.testing.fleet import Sections
 from tests.support import make
@@ -73,7 +73,7 @@ class RecordedFleet:
             wanted,
             feed=self.feed,
             container=container or self.container,
-            make_observer=ObserverMaker(
+            make_observer=RangeObserverFactory(
                 adapt(self._observer),
                 wanted.observer,
                 events,

@@ -12,7 +12,7 @@ import msgspec
 
 from changefeed.cli.collection_status import LogStatus
 from changefeed.feeds.brokers.wire import Compaction
-from changefeed.fleet.letters import LetterShown
+from changefeed.fleet.letters import LetterDocument
 from changefeed.fleet.status import FleetDocument
 from changefeed.pipeline.body_shape import BodySchema
 from changefeed.pipeline.status import TablesStatus
@@ -21,7 +21,7 @@ from changefeed.runtime.diagnostics import Diagnostic
 DOCUMENTS: Final[Mapping[str, Any]] = {
     "status": FleetDocument,
     "doctor": list[Diagnostic],
-    "dead-letters list": list[LetterShown],
+    "dead-letters list": list[LetterDocument],
     "log status": LogStatus,
     "log compact": list[Compaction],
     "pipeline status": TablesStatus,

@@ -7,14 +7,14 @@ from random import Random
 from typing import Any
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.endpoints import Answers, application
+from changefeed.host.endpoints import HostEndpoints, application
 from changefeed.host.events import HostEvents
 from changefeed.host.host import Host
 from changefeed.host.settings import WebSettings, load_settings
 from changefeed.host.web import listening_socket, url_of
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.maker import ObserverMaker
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 
@@ -33,7 +33,9 @@ def quick_host(name: str, feed: MemoryFeed, leases: MemoryLeases, **more: Any) -
         settings,
         feed=feed,
         container=leases,
-        make_observer=ObserverMaker(lambda: observer, settings.observer, events, Random(1)),
+        make_observer=RangeObserverFactory(
+            lambda: observer, settings.observer, events, Random(1)
+        ),
         **more,
     )
 
@@ -50,7 +52,7 @@ async def running(*hosts: Host) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def served(answers: Answers, limits: WebLimits | None = None) -> AsyncIterator[str]:
+async def served(answers: HostEndpoints, limits: WebLimits | None = None) -> AsyncIterator[str]:
     """Serve what answers give; yield the address."""
     with listening_socket(WebSettings()) as listening:
         async with serving(application(answers), limits or WebLimits(), listening):

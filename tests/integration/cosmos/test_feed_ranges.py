@@ -11,7 +11,7 @@ from changefeed.feeds.cosmos.requests import RangeList
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, FeedRange, Position, RangeEnded, RangeId
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from tests.support.cosmos_feeds import CosmosWorld
 
 pytestmark = pytest.mark.real_time
@@ -172,13 +172,13 @@ async def test_nobody_is_offered_a_merged_range_whose_halves_are_being_read(
     (half,) = ended.value.children
     (listed,) = await feed.ranges()
     assert listed.id == merged["id"]
-    tombstone = Lease(range=one, epoch=1).ended_in(End(children=(half,)))
+    tombstone = Lease(range=one, epoch=1).ended_in(RangeEnd(children=(half,)))
     other = Lease(range=two, epoch=1)
     keymap = KeyMap([tombstone, other], ranges=[listed])
-    assert (keymap.gaps(), [x.child for x in keymap.due()]) == ([], [half])
+    assert (keymap.gaps(), [x.child for x in keymap.new_leases]) == ([], [half])
     begun = Lease(range=half.range, epoch=1)
     keymap = KeyMap([tombstone, other, begun], ranges=[listed])
-    assert (keymap.gaps(), keymap.due()) == ([], [])
+    assert (keymap.gaps(), keymap.new_leases) == ([], [])
 
 
 async def test_a_list_of_ranges_with_a_gap_is_not_believed(

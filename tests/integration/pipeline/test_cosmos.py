@@ -14,7 +14,7 @@ import pytest
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.pipeline.lease_offsets import offset_of
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.offsets import Offset
@@ -284,7 +284,7 @@ def test_leases_of_which_some_are_over_and_some_are_to_come_become_an_offset_wit
     whole = lease("0", '"40"', ("", "FF"), 0)
     lower, upper = lease(low, '"40"', below, 1), lease(high, '"43"', bounds[high], 1)
     children = tuple(Child(range=x.range, start=Position('"40"')) for x in (lower, upper))
-    over = whole.ended_in(End(children=children))
+    over = whole.ended_in(RangeEnd(children=children))
     expected = {low: '"40"', high: '"43"'}
     with cosmos.access(mode) as access:
         for leases in (

@@ -137,6 +137,6 @@ def test_an_end_that_is_told_says_to_hosts_what_they_create_after_it(log: Log) -
         (lease,) = leases_of(only, access)
     assert lease.range_id == WHOLE
     assert lease.position == offset.marks[WHOLE].position
-    assert {x.child.range.id: x.child.start for x in KeyMap([lease]).due()} == {
+    assert {x.child.range.id: x.child.start for x in KeyMap([lease]).new_leases} == {
         name: offset.marks[name].position for name in (LOW, HIGH)
     }

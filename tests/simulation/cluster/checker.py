@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.testing.history import Trails
+from changefeed.testing.history import KeyOrder
 from tests.simulation.progress import Violation
 
 
@@ -40,7 +40,7 @@ class Checker:
         self._at: dict[Spot, Sent] = {}
         self._read: dict[str, dict[Sent, Spot]] = defaultdict(dict)
         self._lost: dict[str, dict[tuple[str, RangeId], list[range]]] = {}
-        self._trails = Trails[RangeId]()
+        self._trails = KeyOrder[RangeId]()
 
     # as it happens
 

@@ -12,7 +12,7 @@ from changefeed.feeds.brokers.protocol import ReadResult, Topology
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
-from changefeed.feeds.eventlog.block_format import Uncut
+from changefeed.feeds.eventlog.block_format import BlockChanges
 from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
 from changefeed.runtime.errors import StoreError
@@ -69,7 +69,7 @@ class CoreSource:
         result = await self._world.any_broker().ask(ask, 4.0)
         changes: list[Change] = []
         for block in result.blocks:
-            changes += Uncut(partition, block.first, block.count, block.columns).take(
+            changes += BlockChanges(partition, block.first, block.count, block.columns).take(
                 block.count
             )
         return changes, result.ended

@@ -8,7 +8,7 @@ from changefeed.feeds.brokers.flush import FlushHeader, decode_header
 from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.brokers.pack import Place, Section, cut_columns, header_bytes
 from changefeed.feeds.brokers.ranges import ranges_of, run_lengths
-from changefeed.feeds.eventlog.block_format import Uncut
+from changefeed.feeds.eventlog.block_format import BlockChanges
 from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
 from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
@@ -179,7 +179,7 @@ class _RowCheck:
         self._lasts[key] = section.last
         columns = cut_columns(data[header_bytes(data) + section.offset :], section)
         self.times.setdefault(key, []).extend(memoryview(columns.times).cast("q"))
-        changes = Uncut(section.partition, section.first, section.count, columns).take(
+        changes = BlockChanges(section.partition, section.first, section.count, columns).take(
             section.count
         )
         return [((*key, x.sequence), Sent(key[0], x.key, int(x.body))) for x in changes]

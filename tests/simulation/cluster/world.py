@@ -16,7 +16,7 @@ from changefeed.feeds.brokers import run_maker
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.protocol import Answer, Appended, AppendRequest, Reason
-from changefeed.feeds.eventlog.block_format import Uncut
+from changefeed.feeds.eventlog.block_format import BlockChanges
 from changefeed.runtime.errors import StoreError
 from tests.simulation.loop import FreezingLoop
 from tests.simulation.outcome import Outcome
@@ -179,7 +179,7 @@ class World:
         self.probes.hit(Probe.MOVED_STORED, where=is_over)
         if not answer.duplicate:  # of one that was stored before, only that is said
             for batch, first in zip(asked.batches, answer.firsts, strict=True):
-                found = Uncut(batch.partition, first, batch.count, batch.columns)
+                found = BlockChanges(batch.partition, first, batch.count, batch.columns)
                 self.checker.placed(collection, found.take(batch.count))
 
     def has_place(self, process: BrokerProcess) -> bool:

@@ -11,7 +11,7 @@ from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.transitions import with_kept_from
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.block_format import Uncut
+from changefeed.feeds.eventlog.block_format import BlockChanges
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.feed import RangeId
 from tests.support.brokers import batch, keys_of, open_ids, put
@@ -77,7 +77,9 @@ async def test_engines_read_what_runs_hold() -> None:
         found = await stored.part(name, 0, FLUSHES, 10**6)
         assert isinstance(found, list)
         keys = [
-            y.key for x in found for y in Uncut(name, x.first, x.count, x.columns).take(x.count)
+            y.key
+            for x in found
+            for y in BlockChanges(name, x.first, x.count, x.columns).take(x.count)
         ]
         assert keys == [f"k{n}" for n in range(1, 65)]
         assert await stored.sequence_before(name, 40) == 39

@@ -7,11 +7,11 @@ from rich.console import Console
 
 from changefeed.cli.commands.status import Sort
 from changefeed.cli.status_tables import View, as_tables
-from changefeed.fleet.status import FleetStatus, Problem, RangeSeen
+from changefeed.fleet.status import FleetStatus, Problem, RangeStatus
 from tests.support import make
 
 
-def seen_of(name: str, owner: str | None, lag: int | None, late: float | None) -> RangeSeen:
+def seen_of(name: str, owner: str | None, lag: int | None, late: float | None) -> RangeStatus:
     rates = {"r0": 1.5, "r1": 0.0}
     return make.range_seen(name, owner, lag=lag, lag_seconds=late, rate=rates.get(name))
 
@@ -102,6 +102,6 @@ ENDED = make.range_seen("r5", state="ended")
     ],
 )
 def test_a_lag_that_is_not_known_is_not_called_none(
-    ranges: list[RangeSeen], behind: str
+    ranges: list[RangeStatus], behind: str
 ) -> None:
     assert f", {behind} in " in printed(make.fleet_seen(ranges))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from changefeed.fleet.changes import difference, moves_between
-from changefeed.fleet.status import FleetStatus, Move, RangeSeen, TrendPoint
+from changefeed.fleet.status import FleetStatus, LeaseMove, RangeStatus, TrendPoint
 from tests.support import make
 
 A = make.range_seen("r", "anna")
@@ -16,7 +16,7 @@ FREE = make.range_seen("r")
 NO_LEASE = make.range_seen("r", leased=False)
 
 
-def paused(by: str | None = None) -> RangeSeen:
+def paused(by: str | None = None) -> RangeStatus:
     return make.range_seen("r", by, state="paused", note="disk")
 
 
@@ -41,10 +41,10 @@ def paused(by: str | None = None) -> RangeSeen:
     ],
 )
 def test_each_change_of_a_lease_is_one_move(
-    before: RangeSeen | None, after: RangeSeen | None, moves: list[Mapping[str, str]]
+    before: RangeStatus | None, after: RangeStatus | None, moves: list[Mapping[str, str]]
 ) -> None:
     old, new = ([] if x is None else [x] for x in (before, after))
-    expected = [Move(at=7.0, range="r", **x) for x in moves]  # type: ignore[arg-type]
+    expected = [LeaseMove(at=7.0, range="r", **x) for x in moves]  # type: ignore[arg-type]
     assert moves_between(old, new, at=7.0) == expected
 
 
@@ -63,7 +63,7 @@ def test_a_range_that_is_new_is_sent_whole_and_one_that_is_gone_by_name() -> Non
 
 
 def test_moves_points_and_hosts_are_sent_once() -> None:
-    moves = [Move(at=float(n), range="a", kind="resumed") for n in range(3)]
+    moves = [LeaseMove(at=float(n), range="a", kind="resumed") for n in range(3)]
     points = [TrendPoint(at=x, rate=2.0, lag=3) for x in (1.0, 11.0)]
     before = replace(BEFORE, moves=moves[1:], moved=2, hour=points[:1])
     sent = difference(before, replace(before, moves=moves, moved=3, hour=points, hosts=[]))

@@ -12,7 +12,7 @@ from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.coverage import check_coverage, uncovered
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -30,7 +30,7 @@ def held(found: FeedRange, *, epoch: int = 1) -> Lease:
 
 def ended(found: FeedRange, *children: FeedRange) -> Lease:
     start = Position("0")
-    end = End(children=tuple(Child(range=x, start=start) for x in children))
+    end = RangeEnd(children=tuple(Child(range=x, start=start) for x in children))
     return held(found).ended_in(end)
 
 

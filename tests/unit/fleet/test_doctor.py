@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from changefeed.fleet.doctor import diagnose
-from changefeed.fleet.status import HostSeen, RangeSeen, Totals
+from changefeed.fleet.status import HostStatus, RangeStatus, Totals
 from changefeed.runtime.diagnostics import Severity
 from tests.support import make
 
-Seen = tuple[Sequence[HostSeen], Sequence[RangeSeen]]
+Seen = tuple[Sequence[HostStatus], Sequence[RangeStatus]]
 
 
-def member(name: str, beats: int, *, age: float = 0.1, **known: Any) -> HostSeen:
+def member(name: str, beats: int, *, age: float = 0.1, **known: Any) -> HostStatus:
     return make.host_seen(
         name,
         incarnation=f"{name}-1",
@@ -26,7 +26,7 @@ def member(name: str, beats: int, *, age: float = 0.1, **known: Any) -> HostSeen
     )
 
 
-def lease(name: str, owner: str | None = "a", **known: Any) -> RangeSeen:
+def lease(name: str, owner: str | None = "a", **known: Any) -> RangeStatus:
     return make.range_seen(name, owner, **{"lag": 0, **known})
 
 
@@ -43,7 +43,7 @@ def found(looks: Sequence[Seen], software: str = "", **more: Any) -> list[str]:
     return [f"{marks[x.severity]} {x.about}: {x.text}" for x in shown]
 
 
-def others(hosts: Sequence[HostSeen], ranges: Sequence[RangeSeen]) -> list[HostSeen]:
+def others(hosts: Sequence[HostStatus], ranges: Sequence[RangeStatus]) -> list[HostStatus]:
     """Return the owners that keep no record."""
     known = {x.name for x in hosts}
     owned = Counter(x.owner for x in ranges if x.owner and x.owner not in known)
@@ -53,13 +53,13 @@ def others(hosts: Sequence[HostSeen], ranges: Sequence[RangeSeen]) -> list[HostS
     ]
 
 
-def living(*members: HostSeen, leases: Sequence[RangeSeen] = ()) -> list[Seen]:
+def living(*members: HostStatus, leases: Sequence[RangeStatus] = ()) -> list[Seen]:
     """Return two looks between which all of them have given a sign of life."""
     moved = [replace(x, heartbeats=x.heartbeats + 1) for x in members]
     return [(members, leases), (moved, leases)]
 
 
-def looks(leases: Sequence[RangeSeen], *names: str, times: int) -> list[Seen]:
+def looks(leases: Sequence[RangeStatus], *names: str, times: int) -> list[Seen]:
     """Return looks at living hosts whose leases stay as they are."""
     return [([member(x, n) for x in names], leases) for n in range(times)]
 

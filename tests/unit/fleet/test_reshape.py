@@ -29,7 +29,7 @@ from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
-from tests.support.proxies import Around, Cutting, proxied
+from tests.support.proxies import Around, FailingCall, proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
 
 ZERO, LOW, HIGH = RangeId("0"), RangeId("-7F"), RangeId("7F-FF")
@@ -121,10 +121,10 @@ class Parted:
         assert not keymap.overlaps()
         assert not keymap.orphans()
         open_ranges = [x.range for x in keymap.readable()]
-        held = sorted([*open_ranges, *(x.child.range for x in keymap.due())], key=_low)
+        held = sorted([*open_ranges, *(x.child.range for x in keymap.new_leases)], key=_low)
         assert [held[0].low, held[-1].high] == ["", "FF"]
         assert all(x.high == y.low for x, y in pairwise(held)), held
-        starts = {x.child.range.id: x.child.start for x in keymap.due()}
+        starts = {x.child.range.id: x.child.start for x in keymap.new_leases}
         for x in open_ranges:
             stored = await lease_in(self.leases, x.id)
             starts[x.id] = stored.position or Position("")
@@ -349,7 +349,7 @@ async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
     lost = StoreUnavailable("the answer was lost")
-    ends = Cutting(lost, at=2, after=True, only=lambda x: x == "replace")
+    ends = FailingCall(lost, at=2, after=True, only=lambda x: x == "replace")
     await parts.split(through=proxied(parts.leases, ends))
     assert (await parts.state())["0"] == "5 ended"
 
@@ -500,7 +500,7 @@ async def test_who_dies_while_a_tombstone_is_deleted_leaves_no_position_under_it
 ) -> None:
     """A part may come back under that name, and must begin where its range ended."""
     ownership, checkpoints = MemoryOwnership(), MemoryCheckpoints()
-    dies = Cutting(StoreUnavailable("it died"), at=at)
+    dies = FailingCall(StoreUnavailable("it died"), at=at)
     parts = Parted()
     parts.leases = TwoStoreLeases(ownership, checkpoints)
     await parts.leases.replace(make.closed(await parts.put(LOW, 8)))
@@ -517,8 +517,8 @@ async def test_the_parts_of_a_split_know_what_is_done_behind_the_keys_that_wait(
     await ranges.leases.create(Lease(range=WHOLE, checkpoint=held, epoch=3))
     await ranges.split()
     keymap = KeyMap(await ranges.leases.list())
-    assert [x.start for x in keymap.due()] == [held, held]
-    unread = [Lease(range=x.child.range) for x in keymap.due()]
+    assert [x.start for x in keymap.new_leases] == [held, held]
+    unread = [Lease(range=x.child.range) for x in keymap.new_leases]
     again = KeyMap([*await ranges.leases.list(), *unread])
     assert [again.start_of(x) for x in unread] == [held, held]
 

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from changefeed.feeds.feed import Child, Position, RangeId
-from changefeed.fleet.restore import Change, carry_out, read_all, steps_to
+from changefeed.fleet.restore import LeaseChange, carry_out, read_all, steps_to
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
 
 WHOLE = make.feed_range("r0", "0", "8")
 CHILD = replace(WHOLE, id=RangeId("r1"), generation=(1, 0))
-END = End(children=(Child(range=CHILD, start=Position("0")),))
+END = RangeEnd(children=(Child(range=CHILD, start=Position("0")),))
 
 
 async def test_a_range_goes_on_before_its_end_and_its_child_comes_once_more_after_it() -> None:
@@ -23,13 +23,13 @@ async def test_a_range_goes_on_before_its_end_and_its_child_comes_once_more_afte
     await container.create(make.lease(WHOLE, at="9", epoch=1, end=END))
     await container.create(make.lease(CHILD, at="4", epoch=1))
     steps = steps_to([make.lease(WHOLE, at="3", epoch=1)], await read_all(container) or [])
-    assert [x.change for x in steps] == [Change.MOVE, Change.DELETE]
+    assert [x.change for x in steps] == [LeaseChange.MOVE, LeaseChange.DELETE]
     for step in steps:
         await carry_out(container, step)
     back = KeyMap(await container.list())
     assert [x.range_id for x in back.readable()] == ["r0"]
     (again,) = [x.ended_in(END) for x in back.leases.values()]
-    assert [x.child for x in KeyMap([again]).due()] == [*END.children]
+    assert [x.child for x in KeyMap([again]).new_leases] == [*END.children]
 
 
 async def test_a_lease_that_a_host_has_created_meanwhile_is_not_taken_for_ours() -> None:

@@ -8,8 +8,8 @@ from msgspec import structs
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.fleet.states import Listing, fleet_status
-from changefeed.fleet.status import FleetStatus, Metrics, RangeSeen, Report, desired_hosts
+from changefeed.fleet.states import FleetListing, fleet_status
+from changefeed.fleet.status import FleetStatus, Metrics, RangeStatus, Report, desired_hosts
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.health import RangeHealth, WaitingKey
 from changefeed.leases.keymap import KeyMap
@@ -34,7 +34,7 @@ def status(
 ) -> FleetStatus:
     """Look at a fleet whose expiration is 30 s, so many seconds after the first look."""
     keymap = KeyMap(leases, ranges=ranges)
-    listed = Listing(
+    listed = FleetListing(
         clock=later,
         feed="memory:",
         place="memory:",
@@ -175,7 +175,7 @@ def test_the_next_looks_go_by_what_moved_whatever_the_clocks_say() -> None:
 
 
 def told(host: str, **known: object) -> Mapping[str, Report]:
-    seen = RangeSeen(range="r", state="reading", owner=host, **known)  # type: ignore[arg-type]
+    seen = RangeStatus(range="r", state="reading", owner=host, **known)  # type: ignore[arg-type]
     return {host: Report(host=host, version="9", started_at=5.0, ranges=[seen])}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from changefeed.fleet.status import FleetStatus, RangeSeen, desired_hosts
+from changefeed.fleet.status import FleetStatus, RangeStatus, desired_hosts
 from tests.support import make
 
 
@@ -12,7 +12,7 @@ def fleet(
     *lags: int | None,
     paused: Sequence[int] = (),
     ended: Sequence[int] = (),
-    more: Sequence[RangeSeen] = (),
+    more: Sequence[RangeStatus] = (),
 ) -> FleetStatus:
     states = {**dict.fromkeys(paused, "paused"), **dict.fromkeys(ended, "ended")}
     ranges = [

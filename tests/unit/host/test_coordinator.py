@@ -23,7 +23,7 @@ from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.calls import Calls
 from tests.support.coordinating import coordinating
 from tests.support.looking import lease_in, now
-from tests.support.proxies import Cutting, proxied
+from tests.support.proxies import FailingCall, proxied
 from tests.support.shown_by_changes import ShownByChanges
 
 A, B, C = HostName("a"), HostName("b"), HostName("c")
@@ -56,7 +56,7 @@ async def test_what_is_not_begun_when_the_host_is_to_stop_is_left_to_others() ->
 async def test_a_claim_without_an_answer_is_not_owned_until_it_is_acquired_again() -> None:
     feed, container = MemoryFeed(1), MemoryLeases()
     feed.append("k")
-    cut = Cutting(StoreUnavailable("lost"), at=1, only=lambda x: x == "acquire")
+    cut = FailingCall(StoreUnavailable("lost"), at=1, only=lambda x: x == "acquire")
     async with Fleet(feed, container) as fleet:
         host = fleet.start("a", container=proxied(container, cut))
         await asyncio.sleep(1)

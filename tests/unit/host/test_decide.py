@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
-from changefeed.host.decide import Decision, Ranges, ThisHost, decide
+from changefeed.host.decide import Decision, FeedRanges, HostView, decide
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import End, HostName, Incarnation, Lease, Member
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member, RangeEnd
 from changefeed.leases.plan import Action
 from changefeed.leases.timing import Timing
 from tests.support import make
@@ -31,12 +31,12 @@ class Mind:
     decision: Decision
 
     def __init__(
-        self, ranges: Ranges | None = None, *, rebalance_delay: float = 5, **settings: Any
+        self, ranges: FeedRanges | None = None, *, rebalance_delay: float = 5, **settings: Any
     ) -> None:
         leases = LeaseSettings.model_validate(settings)
         self.settings = leases.with_timing(rebalance_delay=rebalance_delay)
-        self.ranges = ranges or Ranges()
-        self.own = ThisHost(name=ME)
+        self.ranges = ranges or FeedRanges()
+        self.own = HostView(name=ME)
         self._watch = FleetWatch(Timing.of(30.0), me=ME)
 
     def look(
@@ -45,7 +45,7 @@ class Mind:
         members: Sequence[Member],
         at: float,
         owned: Collection[str] = (),
-        root: End | None = None,
+        root: RangeEnd | None = None,
     ) -> Decision:
         self.fleet = self._watch.take(
             leases, members, ListedAt(asked=at, answered=at, wall=0.0)
@@ -233,7 +233,7 @@ COLD = [lease(n, ME).with_load(0.0, cooling=False) for n in range(2, 4)]
 
 def test_no_range_is_split_before_the_fleet_has_been_quiet_for_a_while() -> None:
     whole = FeedRange(id=RangeId("r0"), low="0", high="8")
-    feed = Ranges(listed=[whole], asked=0.0)
+    feed = FeedRanges(listed=[whole], asked=0.0)
     mine = balancer(feed, rebalance_delay=5, balance="split")
     hot = [replace(lease(0, ME), range=whole, load=1.0)]
     members = [member(ME), member(B)]
@@ -277,16 +277,16 @@ LOW, HIGH = (
     for x in (("low", "0", "4"), ("high", "4", "8"))
 )
 ENDED = make.lease(WHOLE, epoch=1).ended_in(
-    End(children=(Child(range=LOW, start=START), Child(range=HIGH, start=START)))
+    RangeEnd(children=(Child(range=LOW, start=START), Child(range=HIGH, start=START)))
 )
 READ = [make.lease(x, "b", renewals=1) for x in (LOW, HIGH)]
-FEED = Ranges(listed=[LOW, HIGH], asked=0.0)
+FEED = FeedRanges(listed=[LOW, HIGH], asked=0.0)
 
 
 def wants(found: Decision) -> tuple[set[str], set[str], set[str]]:
     """Return what it creates, and what it deletes."""
     return (
-        {x.child.range.id for x in found.due},
+        {x.child.range.id for x in found.new_leases},
         {x.range_id for x in found.gaps},
         {x.range_id for x, _ in found.deletes},
     )
@@ -310,7 +310,7 @@ def test_children_are_created_when_two_listings_in_a_row_want_them() -> None:
 
 
 def test_keys_of_a_deleted_lease_are_left_to_its_owner_under_whatever_name() -> None:
-    root = End(children=(Child(range=WHOLE, start=START),))
+    root = RangeEnd(children=(Child(range=WHOLE, start=START),))
     mine = Mind(FEED)
     mine.look(READ, [], 0, root=root)
     for at in (1, 2, 30):  # the tombstone is gone, so only the root knows of the keys
@@ -371,7 +371,7 @@ def test_what_one_listing_in_two_lacks_is_neither_created_nor_deleted_nor_begun(
     for n, lacks in enumerate(torn):
         for listed in ([x for x in every if x.range_id not in lacks], every):
             found = mine.look(listed, [], n * 0.1)
-            assert (found.due, found.gaps, found.begins) == ([], [], False)
+            assert (found.new_leases, found.gaps, found.begins) == ([], [], False)
             assert all(x.range_id == "w" for x, _ in found.deletes)
 
 

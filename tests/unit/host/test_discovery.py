@@ -11,7 +11,7 @@ from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId, Sta
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import End, HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation, Lease, RangeEnd
 from changefeed.leases.memory import MemoryLeases
 from tests.support.calls import Calls
 from tests.support.coordinating import tend
@@ -45,7 +45,7 @@ async def begun(leases: LeaseContainer) -> None:
 async def end(leases: LeaseContainer, name: RangeId, *children: FeedRange, at: str) -> None:
     stored = await lease_in(leases, name)
     start = Position(at)
-    ends = End(children=tuple(Child(range=x, start=start) for x in children))
+    ends = RangeEnd(children=tuple(Child(range=x, start=start) for x in children))
     await leases.replace(stored.ended_in(ends))
 
 

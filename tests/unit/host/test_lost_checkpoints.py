@@ -13,7 +13,7 @@ from changefeed.fleet.restore import read_all, steps_to
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import join_fleet
-from changefeed.leases.lease import End, KeptCheckpoint, Lease
+from changefeed.leases.lease import KeptCheckpoint, Lease, RangeEnd
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.memory import MemoryStore
@@ -139,7 +139,7 @@ async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lo
 async def end(container: LeaseContainer, name: RangeId, *children: FeedRange, at: int) -> None:
     """End a range as its reader does, at one position."""
     start = Position(str(at))
-    ends = End(children=tuple(Child(range=x, start=start) for x in children))
+    ends = RangeEnd(children=tuple(Child(range=x, start=start) for x in children))
     await container.replace((await lease_in(container, name)).ended_in(ends))
 
 

@@ -20,7 +20,7 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.store import WHOLE
 from tests.support.calls import Calls
 from tests.support.looking import now
-from tests.support.proxies import Cutting, proxied
+from tests.support.proxies import FailingCall, proxied
 
 A = HostName("a")
 OnBeat = Callable[[float], None]
@@ -99,7 +99,7 @@ async def test_the_record_that_a_crash_left_behind_is_taken_over_when_it_stands_
 
 async def test_a_host_whose_own_record_was_written_unanswered_knows_it() -> None:
     container = MemoryLeases()
-    cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "put_member")
+    cut = FailingCall(LOST, at=1, after=True, only=lambda x: x == "put_member")
     await joined(proxied(container, cut))
     assert now() < 1  # it did not wait for itself to die
     assert (await record(container)).incarnation == "one"
@@ -110,7 +110,7 @@ async def test_a_heartbeat_whose_answer_was_lost_is_followed_by_the_next(
     *, after: bool
 ) -> None:
     container = MemoryLeases()
-    cut = Cutting(LOST, at=2, after=after, only=lambda x: x == "put_member")
+    cut = FailingCall(LOST, at=2, after=after, only=lambda x: x == "put_member")
     async with living(await joined(proxied(container, cut))):
         await asyncio.sleep(BEAT + 1)
         before = (await record(container)).sign_of_life

@@ -13,7 +13,7 @@ from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict, LeaseLost
-from changefeed.leases.lease import End, HostName, Incarnation, KeyRequest, Lease, WriteId
+from changefeed.leases.lease import HostName, Incarnation, KeyRequest, Lease, RangeEnd, WriteId
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable
@@ -21,7 +21,7 @@ from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.calls import Calls
 from tests.support.looking import lease_in, now
-from tests.support.proxies import Around, Cutting, proxied
+from tests.support.proxies import Around, FailingCall, proxied
 
 A, B = HostName("a"), HostName("b")
 A1, A2, B1 = Incarnation("a-1"), Incarnation("a-2"), Incarnation("b-1")
@@ -71,7 +71,7 @@ async def test_what_is_no_renewal_with_an_answer_moves_no_fence(
     write: Callable[[MemoryLeases, OwnedLease], Awaitable[None]],
 ) -> None:
     unanswered = write is renew_without_answer
-    cut = Cutting(LOST, at=1, after=True, only=lambda x: unanswered and x == "replace")
+    cut = FailingCall(LOST, at=1, after=True, only=lambda x: unanswered and x == "replace")
     leases, owned = await held(cut)
     await asyncio.sleep(10)
     await write(leases, owned)
@@ -139,7 +139,7 @@ async def test_a_renewal_whose_answer_was_lost_is_looked_up_and_renewed_again(
     lost: str,
 ) -> None:
     after = lost == "after its effect"
-    cut = Cutting(LOST, at=1, after=after, only=lambda x: x == "replace")
+    cut = FailingCall(LOST, at=1, after=after, only=lambda x: x == "replace")
     leases, owned = await held(cut)
     before = (await lease_in(leases)).renewals
     with pytest.raises(StoreUnavailable):
@@ -151,7 +151,7 @@ async def test_a_renewal_whose_answer_was_lost_is_looked_up_and_renewed_again(
 
 @pytest.mark.parametrize("lost", ["before its effect", "after its effect"])
 async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: str) -> None:
-    cut = Cutting(
+    cut = FailingCall(
         LOST, at=1, after=lost == "after its effect", only=lambda x: x == "checkpoint"
     )
     leases, owned = await held(cut)
@@ -162,7 +162,7 @@ async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: 
 
 
 async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() -> None:
-    cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
+    cut = FailingCall(LOST, at=1, after=True, only=lambda x: x == "replace")
     leases, owned = await held(cut)
     with pytest.raises(StoreUnavailable):
         await owned.give_up(Lease.released, Checkpoint(C5))
@@ -180,7 +180,7 @@ async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() 
 async def test_a_release_whose_answer_was_lost_is_not_done_again_to_the_next_owner(
     taken: Callable[[Lease], Lease],
 ) -> None:
-    cut = Cutting(LOST, at=1, after=True, only=lambda x: x == "replace")
+    cut = FailingCall(LOST, at=1, after=True, only=lambda x: x == "replace")
     leases, owned = await held(cut)
     with pytest.raises(StoreUnavailable):
         await owned.give_up(Lease.released, Checkpoint(C5))
@@ -371,7 +371,7 @@ async def test_an_owner_that_slept_through_the_end_of_its_range_creates_nothing(
     found = await leases.create(Lease(range=later, checkpoint=Checkpoint(C5)))
     if child == "has ended":
         taken = await leases.acquire(found.taken_by(B, B1))
-        await leases.replace(taken.ended_in(End(children=())))
+        await leases.replace(taken.ended_in(RangeEnd(children=())))
     await leases.delete(await lease_in(leases, "r0"))
     with pytest.raises(LeaseLost):
         await owned.renew()
@@ -379,7 +379,7 @@ async def test_an_owner_that_slept_through_the_end_of_its_range_creates_nothing(
 
 
 async def test_a_creation_without_an_answer_is_known_for_its_own() -> None:
-    cut = Cutting(LOST, at=1, only=lambda x: x == "create", after=True)
+    cut = FailingCall(LOST, at=1, only=lambda x: x == "create", after=True)
     leases, owned = await held(cut)
     await owned.checkpoint(Checkpoint(C5))
     await deleted(leases)
@@ -426,7 +426,7 @@ async def test_a_checkpoint_that_was_stored_without_an_answer_is_not_moved_back(
     ownership, checkpoints = MemoryOwnership(), MemoryCheckpoints()
     leases = TwoStoreLeases(ownership, checkpoints)
     await leases.create(make.lease(at="0"))
-    cut = Cutting(LOST, at=2, only=lambda x: x == "checkpoint", after=True)
+    cut = FailingCall(LOST, at=2, only=lambda x: x == "checkpoint", after=True)
     owned = await make.owned(proxied(leases, cut))
     await owned.checkpoint(Checkpoint(C5))
     with pytest.raises(StoreUnavailable):

@@ -8,7 +8,7 @@ from typing import Any
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.claims import pause
-from changefeed.host.endpoints import Answers
+from changefeed.host.endpoints import HostEndpoints
 from changefeed.host.host import Host
 from changefeed.host.status import look
 from changefeed.testing.fleet import Fleet
@@ -37,7 +37,7 @@ def owner(fleet: Fleet, name: str) -> Host:
 
 
 async def answer(host: Host, path: str) -> tuple[int, Any]:
-    found = await Answers(host.name, None, host).answer(path)
+    found = await HostEndpoints(host.name, None, host).answer(path)
     return found.status, json.loads(found.body)
 
 

@@ -15,8 +15,8 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
-from changefeed.observers.maker import ObserverMaker
 from changefeed.observers.observer import Context
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support.looking import lease_in
 
@@ -53,7 +53,9 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop(
     }
     settings = ObserverSettings.model_validate(parts["observer"])
     make = adapt(Keeping, {"kept": kept})
-    init_command = ObserverMaker(make, settings, HostEvents(HostName("fleet")), Random(1))
+    init_command = RangeObserverFactory(
+        make, settings, HostEvents(HostName("fleet")), Random(1)
+    )
     fleet = Fleet(feed, container, settings=parts, make_observer=init_command)
     async with asyncio.timeout(10), fleet:
         fleet.start("a")

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.keymap import Due, KeyMap
-from changefeed.leases.lease import End, Lease, Version
+from changefeed.leases.keymap import KeyMap, NewLease
+from changefeed.leases.lease import Lease, RangeEnd, Version
 
 KEYS = 12
 _STEPS = 600
@@ -58,7 +58,7 @@ class Feed(Protocol):
     cuts: bool
 
     def listed(self) -> Sequence[FeedRange]: ...
-    def read(self, found: FeedRange, at: int) -> Sequence[tuple[int, int]] | End: ...
+    def read(self, found: FeedRange, at: int) -> Sequence[tuple[int, int]] | RangeEnd: ...
     def sub_range(self, found: FeedRange, low: int, high: int, depth: int) -> FeedRange: ...
     def one(self, found: Sequence[FeedRange]) -> bool: ...
     def somewhere(self) -> Sequence[tuple[FeedRange, int, int]]: ...
@@ -98,14 +98,14 @@ class LogFeed:
     def listed(self) -> Sequence[FeedRange]:
         return [x.range for x in self._partitions.values()]
 
-    def read(self, found: FeedRange, at: int) -> Sequence[tuple[int, int]] | End:
+    def read(self, found: FeedRange, at: int) -> Sequence[tuple[int, int]] | RangeEnd:
         partition = self._partitions[found.of or found.id]
         if at < 2:
             return [(key, partition.era * 2 + at) for key in keys_of(found)]
         if partition.children is None:
             return []
         children = [x for x in partition.children if x.shares_keys_with(found)]
-        return End(children=tuple(Child(range=x, start=_start(0)) for x in children))
+        return RangeEnd(children=tuple(Child(range=x, start=_start(0)) for x in children))
 
     def sub_range(self, found: FeedRange, low: int, high: int, depth: int) -> FeedRange:
         whole = found.of or found.id
@@ -159,12 +159,12 @@ class CosmosFeed:
     def listed(self) -> Sequence[FeedRange]:
         return list(self._physical)
 
-    def read(self, found: FeedRange, at: int) -> Sequence[tuple[int, int]] | End:
+    def read(self, found: FeedRange, at: int) -> Sequence[tuple[int, int]] | RangeEnd:
         holders = [x for x in self._physical if x.shares_keys_with(found)]
         alone = "-" in found.id and len(holders) == 1
         if alone or any(x.id == found.id for x in holders):
             return [(key, at) for key in keys_of(found)] if at < self._events else []
-        return End(children=tuple(self._gone_on(x, found, at) for x in holders))
+        return RangeEnd(children=tuple(self._gone_on(x, found, at) for x in holders))
 
     def _gone_on(self, holder: FeedRange, found: FeedRange, at: int) -> Child:
         low, high = max(holder.low, found.low), min(holder.high, found.high)
@@ -212,7 +212,7 @@ class World:
         for _ in range(self._random.randrange(4) if trouble.somewhere else 0):
             self.feed.change()
         self.store: dict[RangeId, Lease] = {}
-        self.root: End | None = None
+        self.root: RangeEnd | None = None
         self._writes = 0
         self._late: list[Callable[[], object]] = []
         self._earlier: dict[RangeId, Lease] = {}
@@ -361,14 +361,14 @@ class World:
         if host.view is None or host.before is None:
             return
         view, before = host.view, host.before
-        due_before = {x.child.range.id for x in before.due()}
-        over_before = _names(before.over(host.listed))
+        due_before = {x.child.range.id for x in before.new_leases}
+        over_before = _names(before.finished(host.listed))
         past_before = _names(before.superseded())
         todo: list[Callable[[], object]] = [
-            *(_bound(self._come, x) for x in view.due() if x.child.range.id in due_before),
+            *(_bound(self._come, x) for x in view.new_leases if x.child.range.id in due_before),
             *(
                 _bound(self._delete, x)
-                for x in view.over(host.listed)
+                for x in view.finished(host.listed)
                 if x.range_id in over_before
             ),
             *(_bound(self._delete, x) for x in view.superseded() if x.range_id in past_before),
@@ -378,22 +378,22 @@ class World:
         if todo:
             self._random.choice(todo)()
 
-    def _first_cut(self) -> End:
+    def _first_cut(self) -> RangeEnd:
         if self._trouble.somewhere:
             return self._cut_somewhere()
         listed = self.feed.listed()
         oldest = [x for x in listed if x.generation == min(y.generation for y in listed)]
-        return End(children=tuple(Child(range=x, start=_start(0)) for x in oldest))
+        return RangeEnd(children=tuple(Child(range=x, start=_start(0)) for x in oldest))
 
-    def _cut_somewhere(self) -> End:
+    def _cut_somewhere(self) -> RangeEnd:
         children = []
         for found, at, event in self.feed.somewhere():
             children.append(Child(range=found, start=_start(at)))
             for key in keys_of(found):
                 self.done[key] = event - 1
-        return End(children=tuple(children))
+        return RangeEnd(children=tuple(children))
 
-    def _come(self, due: Due) -> None:
+    def _come(self, due: NewLease) -> None:
         fresh = Lease(range=due.child.range, checkpoint=Checkpoint(due.child.start))
         if due.revived is None:
             self._create(fresh)
@@ -420,7 +420,7 @@ class World:
             return
         at = int(lease.position or "0")
         found = self.feed.read(lease.range, at)
-        if isinstance(found, End):
+        if isinstance(found, RangeEnd):
             self._replace(lease, _ended(lease, found))
             del host.held[lease.range_id]
         elif found:
@@ -470,7 +470,7 @@ class World:
             self.feed.sub_range(lease.range, *x, 1) for x in ((low, middle), (middle, high))
         ]
         start = lease.position or _start(0)
-        end = End(children=tuple(Child(range=x, start=start) for x in parts), by="split")
+        end = RangeEnd(children=tuple(Child(range=x, start=start) for x in parts), by="split")
         self.splits += self._replace(lease, _ended(lease, end)) is not None
         return True
 
@@ -494,7 +494,9 @@ class World:
                 return
 
     def _merge_into(self, merged: FeedRange, a: Lease, b: Lease) -> None:
-        end = End(children=(Child(range=merged, start=a.position or _start(0)),), by="merge")
+        end = RangeEnd(
+            children=(Child(range=merged, start=a.position or _start(0)),), by="merge"
+        )
         first = self._replace(a, _paused(a), sure=True)
         second = self._replace(b, _paused(b), sure=True)
         assert first is not None
@@ -522,7 +524,7 @@ class World:
         at = int(lease.position or "0")
         taken = self._written(replace(lease, epoch=lease.epoch + 1, stamp=1.0))
         found = self.feed.read(lease.range, at)
-        if not isinstance(found, End):
+        if not isinstance(found, RangeEnd):
             if found:
                 self._written(replace(taken, checkpoint=Checkpoint(_start(at + 1))))
                 self._note(lease, found)
@@ -535,7 +537,7 @@ class World:
             del self.store[lease.range_id]
 
 
-def _ended(lease: Lease, end: End) -> Lease:
+def _ended(lease: Lease, end: RangeEnd) -> Lease:
     return replace(lease, end=end, paused=None, renewals=lease.renewals + 1)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.feed import RangeId
-from changefeed.fleet.states import Listing, fleet_status
+from changefeed.fleet.states import FleetListing, fleet_status
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner, is_placeholder
@@ -55,9 +55,9 @@ HISTORIES = st.lists(
 OTHERS = [make.lease(f"r{n}", "b", load=0.1) for n in range(1, 4)]
 
 
-def seen(leases: Sequence[Lease]) -> Listing:
+def seen(leases: Sequence[Lease]) -> FleetListing:
     keymap = KeyMap(leases)
-    return Listing(
+    return FleetListing(
         clock=0.0,
         feed="",
         place="",

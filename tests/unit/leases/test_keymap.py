@@ -11,7 +11,7 @@ import pytest
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from tests.unit.leases.keymap_world import Trouble, World, spanning
 
 SEEDS = range(25)
@@ -56,7 +56,7 @@ def lease(found: FeedRange, *, epoch: int = 1, **more: Any) -> Lease:
 
 
 def ended(found: FeedRange, *children: FeedRange) -> Lease:
-    end = End(children=tuple(Child(range=x, start=START) for x in children))
+    end = RangeEnd(children=tuple(Child(range=x, start=START) for x in children))
     return Lease(range=found, epoch=1, end=end)
 
 
@@ -71,8 +71,8 @@ MERGED = spanning("m", 0, 4, (2, 0))
 
 
 def test_a_child_whose_keys_a_later_range_has_had_does_not_come_again() -> None:
-    assert len(KeyMap([ended(PARENT, LEFT, RIGHT)]).due()) == 2
-    assert not KeyMap([ended(PARENT, LEFT, RIGHT), ended(MERGED)]).due()
+    assert len(KeyMap([ended(PARENT, LEFT, RIGHT)]).new_leases) == 2
+    assert not KeyMap([ended(PARENT, LEFT, RIGHT), ended(MERGED)]).new_leases
 
 
 def test_what_was_written_late_is_not_read_and_is_deleted() -> None:
@@ -101,9 +101,9 @@ def test_keys_without_a_lease_are_gaps_unless_they_come_or_have_ended() -> None:
 
 def test_without_bounds_names_alone_say_what_goes_on() -> None:
     parent, child = FeedRange(id=RangeId("p")), FeedRange(id=RangeId("c"), generation=(1, 0))
-    assert [x.child.range for x in KeyMap([ended(parent, child)]).due()] == [child]
+    assert [x.child.range for x in KeyMap([ended(parent, child)]).new_leases] == [child]
     going_on = [ended(parent, child), lease(child)]
-    assert not KeyMap(going_on).due()
-    assert names(KeyMap(going_on).over(())) == ["p"]
-    root = End(children=(Child(range=parent, start=START),))
-    assert not KeyMap(going_on, root=root).over(())
+    assert not KeyMap(going_on).new_leases
+    assert names(KeyMap(going_on).finished(())) == ["p"]
+    root = RangeEnd(children=(Child(range=parent, start=START),))
+    assert not KeyMap(going_on, root=root).finished(())

@@ -21,7 +21,7 @@ from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import Record
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
-from tests.support.proxies import Around, Cutting, proxied
+from tests.support.proxies import Around, FailingCall, proxied
 
 Result = TypeVar("Result")
 
@@ -108,7 +108,7 @@ async def test_wherever_an_owner_dies_the_next_goes_on_from_what_it_wrote(
 ) -> None:
     for n in range(1, 100):
         stores, story = Stores(), Story()
-        cut = Cutting(DIED, at=n, after=after)
+        cut = FailingCall(DIED, at=n, after=after)
         try:
             await story.run(stores.through(cut))
         except StoreUnavailable:

@@ -12,17 +12,17 @@ from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.lease import (
-    End,
     Lease,
+    RangeEnd,
     require_position,
 )
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lease_offsets import leases_of, offset_of
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.pipeline.source.spark import start_of
+from changefeed.runtime.errors import UserError
 from tests.support import make
 from tests.support.pipeline_feeds import memory_access
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -41,13 +41,13 @@ def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_othe
         joined = feed.merge([low, high])
         split = whole.ended_in(goes_on(whole, low, high, by="split"))
         parts = [replace(whole, range=x, epoch=1) for x in (low, high)]
-        with pytest.raises(PipelineRefused, match="merge its parts"):
+        with pytest.raises(UserError, match="merge its parts"):
             offset_of([split], access)
-        with pytest.raises(PipelineRefused, match="merge its parts"):
+        with pytest.raises(UserError, match="merge its parts"):
             offset_of([split, *parts], access)
         at_seven = [x.advanced_to(Position("7")) for x in parts]
         ended = [x.ended_in(goes_on(x, joined, by="merge")) for x in at_seven]
-        with pytest.raises(PipelineRefused, match="merge its parts"):
+        with pytest.raises(UserError, match="merge its parts"):
             offset_of([split, ended[0], at_seven[1]], access)
         merged = replace(at_seven[0], range=joined)
         for leases in ([split, *ended], [split, *ended, merged]):
@@ -55,9 +55,11 @@ def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_othe
             assert {x: y.position for x, y in offset.marks.items()} == {R0: "7"}
 
 
-def goes_on(lease: Lease, *ranges: FeedRange, by: Literal["feed", "split", "merge"]) -> End:
+def goes_on(
+    lease: Lease, *ranges: FeedRange, by: Literal["feed", "split", "merge"]
+) -> RangeEnd:
     start = require_position(lease)
-    return End(children=tuple(Child(range=x, start=start) for x in ranges), by=by)
+    return RangeEnd(children=tuple(Child(range=x, start=start) for x in ranges), by=by)
 
 
 def of_two_halves() -> tuple[ShiftingStore, Sequence[Lease]]:

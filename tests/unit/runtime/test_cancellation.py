@@ -16,7 +16,7 @@ from changefeed.runtime.cancellation import (
     keep_cancellation,
 )
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import BoundedStore, Bounds
+from changefeed.stores.bounded import BoundedStore, CallLimits
 from changefeed.stores.memory import MemoryStore
 from tests.support.looking import now
 
@@ -105,7 +105,7 @@ class _SwallowingFeed(MemoryFeed):
 
 
 def bounded(store: MemoryStore) -> BoundedStore:
-    return BoundedStore(store, Bounds(timeout=60))
+    return BoundedStore(store, CallLimits(timeout=60))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from changefeed.feeds.feed import Change, Operation
-from changefeed.testing.observers import Delivered, RecordingContext, deliver
+from changefeed.testing.observers import DeliveryResult, RecordingContext, deliver
 from samples.vectors.indexing import VectorIndex
 from samples.vectors.store import VectorStore
 from tests.support import make
@@ -73,7 +73,7 @@ def item(sequence: int, name: str, text: str | None) -> Change:
 
 async def index(
     model: Moods, place: Path, *changes: Change, context: RecordingContext | None = None
-) -> Delivered:
+) -> DeliveryResult:
     key = place / "key"
     key.write_text("opens it\n")
     options: dict[str, Any] = {

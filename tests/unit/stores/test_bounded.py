@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import BoundedStore, Bounds
+from changefeed.stores.bounded import BoundedStore, CallLimits
 from changefeed.stores.kinds import HOSTS, LEASES
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import Record
@@ -36,7 +36,7 @@ async def test_a_call_without_an_answer_is_given_up_in_time(
     name: str, arguments: tuple[Any, ...]
 ) -> None:
     asked: list[str] = []
-    bounds = Bounds(timeout=TIMEOUT, on_call=asked.append)
+    bounds = CallLimits(timeout=TIMEOUT, on_call=asked.append)
     store = BoundedStore(proxied(MemoryStore(), silent), bounds)
     async with asyncio.timeout(2 * TIMEOUT):
         with pytest.raises(StoreUnavailable, match=f"did not answer {name} within 10 s"):
@@ -64,7 +64,7 @@ async def test_leases_cannot_be_written_once_there_were_only_failures_for_an_exp
     names: tuple[str, ...], *, failing: bool
 ) -> None:
     around, said = Failing(*names), list[str]()
-    bounds = Bounds(
+    bounds = CallLimits(
         timeout=TIMEOUT, expiration=30, when_failing=lambda error, _: said.append(str(error))
     )
     store = BoundedStore(proxied(MemoryStore(), around), bounds)
@@ -87,7 +87,7 @@ async def test_leases_cannot_be_written_once_there_were_only_failures_for_an_exp
 
 async def test_a_write_that_is_refused_says_nothing_of_whether_writes_get_through() -> None:
     around = Failing("put")
-    bounds = Bounds(timeout=TIMEOUT, expiration=30)
+    bounds = CallLimits(timeout=TIMEOUT, expiration=30)
     store = BoundedStore(proxied(MemoryStore(), around), bounds)
     for n in range(8):
         around.names = ("put",) if n % 2 else ()

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from changefeed.testing.history import (
     Checkpoints,
     Delivery,
-    Keys,
-    Named,
+    KeyedChange,
+    KeyRecord,
     Rule,
-    Stored,
+    StoredCheckpoint,
     repeated,
     violations,
 )
@@ -36,12 +36,14 @@ WRITTEN = {"k0": [2, 4], "k1": [1, 3]}
 ALL = [delivered(n) for n in (1, 2, 3, 4)]
 
 
-def rules(history: Sequence[Delivery | Stored], repeats: int | None = None) -> list[Rule]:
+def rules(
+    history: Sequence[Delivery | StoredCheckpoint], repeats: int | None = None
+) -> list[Rule]:
     return [x.rule for x in violations(history, WRITTEN, repeats=repeats)]
 
 
 def test_each_change_once_and_in_order_breaks_no_rule() -> None:
-    assert rules([*ALL, Stored(range_id="r0", sequence=4)], repeats=0) == []
+    assert rules([*ALL, StoredCheckpoint(range_id="r0", sequence=4)], repeats=0) == []
     assert repeated(ALL) == 0
 
 
@@ -71,18 +73,20 @@ BROKEN = {
         Rule.EPOCH,
     ),
     "a checkpoint that goes back": (
-        [*ALL, *(Stored(range_id="r0", sequence=n) for n in (4, 3))],
+        [*ALL, *(StoredCheckpoint(range_id="r0", sequence=n) for n in (4, 3))],
         Rule.CHECKPOINT_BACK,
     ),
     "a checkpoint ahead of what was delivered": (
-        [*ALL[:3], Stored(range_id="r0", sequence=4), ALL[3]],
+        [*ALL[:3], StoredCheckpoint(range_id="r0", sequence=4), ALL[3]],
         Rule.CHECKPOINT_AHEAD,
     ),
 }
 
 
 @pytest.mark.parametrize(("history", "rule"), BROKEN.values(), ids=BROKEN)
-def test_what_breaks_a_rule_is_seen(history: Sequence[Delivery | Stored], rule: Rule) -> None:
+def test_what_breaks_a_rule_is_seen(
+    history: Sequence[Delivery | StoredCheckpoint], rule: Rule
+) -> None:
     assert rule in rules(history)
 
 
@@ -92,14 +96,14 @@ def test_whatever_owners_crash_none_breaks_a_rule_unless_a_change_is_dropped(
 ) -> None:
     """Each owner begins at the checkpoint before it, and goes on for a while."""
     random = Random(seed)
-    history: list[Delivery | Stored] = []
+    history: list[Delivery | StoredCheckpoint] = []
     checkpoint = reached = 0
     for epoch in range(1, owners + 1):
         end = changes if epoch == owners else random.randint(checkpoint, changes)
         history += [delivered(n, epoch=epoch) for n in range(checkpoint + 1, end + 1)]
         reached = max(reached, end)
         checkpoint = random.randint(checkpoint, max(checkpoint, end))
-        history.append(Stored(range_id="r0", sequence=checkpoint))
+        history.append(StoredCheckpoint(range_id="r0", sequence=checkpoint))
     written = {f"k{x}": range(x or 2, changes + 1, 2) for x in (0, 1)}
     assert violations(history, written) == []
     dropped = random.randint(1, changes)
@@ -108,8 +112,8 @@ def test_whatever_owners_crash_none_breaks_a_rule_unless_a_change_is_dropped(
 
 
 def test_of_changes_that_begin_together_each_waits_for_the_one_before() -> None:
-    keys = Keys(WRITTEN)
-    first, second = Named("k1", 1), Named("k1", 3)
+    keys = KeyRecord(WRITTEN)
+    first, second = KeyedChange("k1", 1), KeyedChange("k1", 3)
     assert [*keys.early([first, second])] == []
     assert [x.rule for x in keys.early([second])] == [Rule.ORDER]
     assert not keys.done(first)
@@ -117,7 +121,7 @@ def test_of_changes_that_begin_together_each_waits_for_the_one_before() -> None:
     assert first in keys
     assert second not in keys
     assert [*keys.early([second])] == []
-    assert keys.missing() == [Named("k0", 2), Named("k0", 4), second]
+    assert keys.missing() == [KeyedChange("k0", 2), KeyedChange("k0", 4), second]
 
 
 def test_a_checkpoint_that_a_person_moved_goes_on_from_there() -> None:

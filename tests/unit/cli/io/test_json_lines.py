@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.cli.io.json_lines import MAX_LINE, BadLine, Fields, Lines, record_of
+from changefeed.cli.io.json_lines import MAX_LINE, FieldNames, LineSplitter, record_of
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
+from changefeed.runtime.errors import UserError
 
 
 def test_a_line_is_the_body_and_its_fields_say_the_rest() -> None:
     line = b' {"o": {"id": 7}, "k": "x", "at": "1970-01-01T00:00:01.5Z", "op": "DELETE"}\r'
-    fields = Fields(key="k", id="o.id", time="at", operation="op")
+    fields = FieldNames(key="k", id="o.id", time="at", operation="op")
     assert record_of(line, fields) == Record(
         key="x",
         id="7",
@@ -29,7 +30,7 @@ def test_a_line_is_the_body_and_its_fields_say_the_rest() -> None:
 def test_without_more_fields_a_line_is_an_insert_now_under_its_whole_key(
     line: bytes, key: str
 ) -> None:
-    assert record_of(line, Fields(key=key)) == Record(key="5", body=line)
+    assert record_of(line, FieldNames(key=key)) == Record(key="5", body=line)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_without_more_fields_a_line_is_an_insert_now_under_its_whole_key(
 def test_seconds_since_1970_and_all_that_calendars_have_are_times(
     written: str, time_us: int
 ) -> None:
-    record = record_of(f'{{"k": "a", "t": {written}}}'.encode(), Fields(key="k", time="t"))
+    record = record_of(f'{{"k": "a", "t": {written}}}'.encode(), FieldNames(key="k", time="t"))
     assert record is not None
     assert encode_record(record, 0)[0] == time_us
 
@@ -70,12 +71,12 @@ def test_seconds_since_1970_and_all_that_calendars_have_are_times(
     ids=lambda x: x[:30] if isinstance(x, bytes) else "",
 )
 def test_a_bad_line_says_why(line: bytes, says: str) -> None:
-    with pytest.raises(BadLine, match=says):
-        record_of(line, Fields(key="k", time="t", operation="op"))
+    with pytest.raises(UserError, match=says):
+        record_of(line, FieldNames(key="k", time="t", operation="op"))
 
 
 def test_lines_are_cut_wherever_blocks_end_and_the_last_needs_no_newline() -> None:
-    lines = Lines()
+    lines = LineSplitter()
     assert [lines.cut(x) for x in (b"a\nb", b"c\n\nd", b"")] == [[b"a"], [b"bc", b""], [b"d"]]
 
 
@@ -85,14 +86,14 @@ def test_lines_are_the_same_in_whatever_blocks_they_come(
 ) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     blocks = [text[a:b] for a, b in pairwise([0, *cuts, len(text)]) if a < b]
-    lines = Lines()
+    lines = LineSplitter()
     found = [line for block in [*blocks, b""] for line in lines.cut(block)]
     wanted = text.split(b"\n")
     assert found == (wanted[:-1] if not wanted[-1] else wanted)
 
 
 def test_a_line_that_is_too_long_is_one_bad_line_whatever_follows_of_it() -> None:
-    lines, block = Lines(), b"x" * (1024 * 1024)
+    lines, block = LineSplitter(), b"x" * (1024 * 1024)
     cut = [line for _ in range(40) for line in lines.cut(block)]
     assert [len(x) > MAX_LINE for x in cut] == [True]
     assert lines.cut(b'{"k":1}\n{"k":2}\nrest') == [b'{"k":2}']

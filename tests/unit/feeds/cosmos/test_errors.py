@@ -5,7 +5,7 @@ import errno
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
-from changefeed.feeds.cosmos.errors import Problem, Translator, problem_of
+from changefeed.feeds.cosmos.errors import ErrorAnswer, Translator, problem_of
 from changefeed.feeds.cosmos.requests import answering
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -34,7 +34,7 @@ TRANSLATOR = Translator(
 def test_what_may_pass_is_told_from_what_a_person_has_to_change(
     status: int, substatus: int, *, passes: bool
 ) -> None:
-    problem = Problem(status=status, substatus=substatus)
+    problem = ErrorAnswer(status=status, substatus=substatus)
     assert problem.may_pass == passes
     kind = FeedUnavailable if passes else FeedRefused
     assert type(TRANSLATOR.error("here", problem)) is kind
@@ -47,7 +47,7 @@ def test_a_throttled_request_says_when_to_ask_again() -> None:
 
 
 def test_a_refusal_carries_the_advice_of_its_status() -> None:
-    refused = str(TRANSLATOR.error("here", Problem(status=404, message="gone")))
+    refused = str(TRANSLATOR.error("here", ErrorAnswer(status=404, message="gone")))
     assert refused == "here: 404 gone; create it"
 
 

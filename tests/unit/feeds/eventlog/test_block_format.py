@@ -9,7 +9,7 @@ from itertools import permutations
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.block_format import Layout, Uncut, joined, lay_out
+from changefeed.feeds.eventlog.block_format import BlockChanges, Layout, joined, lay_out
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.hashing import place_of
 from changefeed.feeds.eventlog.ids import position, range_id, sequence_of
@@ -103,14 +103,14 @@ def test_records_are_laid_out_as_they_always_were() -> None:
 
 
 def test_blocks_written_once_are_read_for_good() -> None:
-    assert [*Uncut(RANGE, 41, 3, LAID_OUT).take(3)] == CHANGES
+    assert [*BlockChanges(RANGE, 41, 3, LAID_OUT).take(3)] == CHANGES
 
 
 @pytest.mark.parametrize("looked_at", [*permutations(range(4))])
 def test_pieces_of_a_block_have_their_changes_in_whatever_order_they_are_looked_at(
     looked_at: Sequence[int],
 ) -> None:
-    uncut = Uncut(RANGE, 41, 3, LAID_OUT)
+    uncut = BlockChanges(RANGE, 41, 3, LAID_OUT)
     pieces = [uncut.take(1), uncut.take(0)]
     assert (uncut.first, uncut.left) == (42, 2)
     pieces += [uncut.take(9), uncut.take(1)]
@@ -131,7 +131,7 @@ def test_a_key_may_hold_any_sign(key: str) -> None:
     layout = lay_out(
         [encode_record(Record(key=x, id=y), 9) for x, y in ((key, "i"), ("k", key))]
     )
-    changes = Uncut(RANGE, 1, 2, layout).take(2)
+    changes = BlockChanges(RANGE, 1, 2, layout).take(2)
     assert [(x.key, x.id) for x in changes] == [(key, "i"), ("k", key)]
 
 
@@ -157,7 +157,7 @@ def test_a_block_that_does_not_hold_what_it_says_is_damage(
     count: int, damage: dict[str, bytes]
 ) -> None:
     with pytest.raises(Damaged):
-        Uncut(RANGE, 1, count, LAID_OUT._replace(**damage)).take(count)
+        BlockChanges(RANGE, 1, count, LAID_OUT._replace(**damage)).take(count)
 
 
 @pytest.mark.parametrize(

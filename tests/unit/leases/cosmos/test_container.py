@@ -9,13 +9,13 @@ from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import Bounds
-from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.bounded import CallLimits
+from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Operations
 from cosmos_emulator.patching import patched
 from tests.support import make
 
-NAMES = Names("p")
+NAMES = DocumentIds("p")
 WHOLE = make.lease(make.feed_range("0", high="FF"), at='"0"')
 
 
@@ -28,7 +28,7 @@ class FakeItems:
         self.well = asyncio.Event()
         self.created: list[str] = []
 
-    def bounded(self, _: Bounds) -> "FakeItems":
+    def bounded(self, _: CallLimits) -> "FakeItems":
         return self
 
     def keyed(self, document: Document) -> Document:
@@ -59,7 +59,7 @@ class FakeChanges:
     def __init__(self) -> None:
         self.written = 1
 
-    def bounded(self, _: Bounds) -> "FakeChanges":
+    def bounded(self, _: CallLimits) -> "FakeChanges":
         return self
 
     async def now(self) -> str:
@@ -72,7 +72,7 @@ async def test_a_listing_that_fails_beside_a_call_without_an_answer_stops_no_lat
     items: Any = FakeItems()
     changes: Any = FakeChanges()
     leases = CosmosLeases(items, NAMES, changes=changes)
-    bounded = leases.bounded(Bounds(timeout=10))
+    bounded = leases.bounded(CallLimits(timeout=10))
     await bounded.create(WHOLE)
     with pytest.raises(StoreUnavailable, match="throttled"):
         await bounded.list_fleet()

@@ -11,13 +11,13 @@ from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.cosmos import documents
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import End, HostName, Incarnation, Lease, WriteId
+from changefeed.leases.lease import HostName, Incarnation, Lease, RangeEnd, WriteId
 from changefeed.runtime.errors import StoreRefused
-from changefeed.stores.cosmos.document_ids import Names
+from changefeed.stores.cosmos.document_ids import DocumentIds
 from tests.support import make
 
 PREFIX = "ordersacc.documents.azure.com_jNpiAA==_jNpiAOOJ3Lo="
-NAMES = Names(PREFIX)
+NAMES = DocumentIds(PREFIX)
 DOTNET_NEW = (
     f'{{"id":"{PREFIX}..0","version":0,"LeaseToken":"0",'
     '"FeedRange":{"Range":{"min":"","max":"05C1DFFFFFFFFC"}},"Owner":null,'
@@ -251,7 +251,7 @@ def test_what_dotnet_writes_resumes_no_paused_range_and_begins_no_ended_one(
     lease = documents.lease_in(ours())
     paused = written(ours(), lease.paused_because("maintenance"))
     assert documents.lease_in(paused | theirs).paused == "maintenance"
-    end = End(
+    end = RangeEnd(
         children=tuple(
             Child(
                 range=FeedRange(id=RangeId(x), low=low, high=high, generation=(1, 0)),
@@ -327,7 +327,7 @@ def test_the_leases_of_another_mode_are_refused(found: str | None, mode: str) ->
 
 
 def test_ids_are_names_where_cosmos_takes_them_and_hashes_elsewhere() -> None:
-    names = Names("p")
+    names = DocumentIds("p")
     assert (names.info, names.lock) == ("p.info", "p.lock")
     assert names.lease("-05C1DFFFFFFFFC") == "p..-05C1DFFFFFFFFC"
     assert names.record("host", "web-1.example") == "p.host.web-1.example"
@@ -338,6 +338,6 @@ def test_ids_are_names_where_cosmos_takes_them_and_hashes_elsewhere() -> None:
 
 
 def test_no_marker_or_record_looks_like_a_lease() -> None:
-    names = Names("p")
+    names = DocumentIds("p")
     beside = [names.info, names.lock, names.record("host", ".."), names.record("owner", "")]
     assert not any(x.startswith(names.leases) for x in beside)

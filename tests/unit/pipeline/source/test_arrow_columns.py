@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.arrow_columns import layout_of
-from changefeed.feeds.eventlog.block_format import Columns, Layout, Uncut, joined, lay_out
+from changefeed.feeds.eventlog.block_format import (
+    BlockChanges,
+    Columns,
+    Layout,
+    joined,
+    lay_out,
+)
 from changefeed.feeds.eventlog.records import OPERATIONS, Record, encode_record
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
@@ -39,7 +45,7 @@ def test_any_piece_of_any_blocks_makes_the_rows_that_its_changes_make(
     blocks: list[list[Record]], data: st.DataObject
 ) -> None:
     layout = joined(laid_out(*x) for x in blocks)
-    changes = Uncut(R0, 11, len(layout.kinds), layout).take(len(layout.kinds))
+    changes = BlockChanges(R0, 11, len(layout.kinds), layout).take(len(layout.kinds))
     skip = data.draw(st.integers(0, len(changes) - 1))
     count = data.draw(st.integers(1, len(changes) - skip))
     slice_ = Columns(first=11 + skip, count=count, skip=skip, layout=layout)

@@ -11,10 +11,10 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Child, Feed, RangeEnded, StartAt
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import (
-    End,
     HostName,
     Incarnation,
     Lease,
+    RangeEnd,
     require_position,
 )
 from changefeed.leases.memory import MemoryLeases
@@ -179,7 +179,7 @@ async def read_a_little(story: Story, feed: Feed, container: MortalLeases) -> No
             page = await feed.read(owned.range, after, random.choice([1, 3, 50]))
         except RangeEnded as ended:
             dies = random.random() < 0.2
-            end = End(children=tuple(ended.children))
+            end = RangeEnd(children=tuple(ended.children))
             await container.replace(owned.released() if dies else owned.ended_in(end))
             continue
         story.read += [(0, x.range_id, x.sequence, x.key, int(x.body)) for x in page.changes]
@@ -198,7 +198,7 @@ def left(owned: Lease, feed: Feed, random: Random) -> Lease:
         with suppress(FeedRefused):
             at = require_position(owned)
             parts = [Child(range=x, start=at) for x in feed.split(owned.range, 2)]
-            return owned.ended_in(End(children=tuple(parts), by="split"))
+            return owned.ended_in(RangeEnd(children=tuple(parts), by="split"))
     return owned.released()
 
 
@@ -213,7 +213,7 @@ async def merge(feed: Feed, container: MemoryLeases, random: Random) -> None:
             joined = Child(
                 range=feed.merge([one.range, two.range]), start=require_position(one)
             )
-            end = End(children=(joined,), by="merge")
+            end = RangeEnd(children=(joined,), by="merge")
             await container.replace(one.ended_in(end))
             cut_off = random.random() < 0.3
             await container.replace(

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from changefeed.runtime.errors import StoreRefused
-from changefeed.stores.blob.metadata import MAX_METADATA, Found, record_in, stored
+from changefeed.stores.blob.metadata import MAX_METADATA, ListedBlob, record_in, stored
 from changefeed.stores.blob.store import blob_name
 from changefeed.stores.store import Record
 
 
-def found(metadata: dict[str, str], written: float = 1_700_000_000.5) -> Found:
-    return Found(name="ns/hub/group/ownership/0", metadata=metadata, written=written)
+def found(metadata: dict[str, str], written: float = 1_700_000_000.5) -> ListedBlob:
+    return ListedBlob(name="ns/hub/group/ownership/0", metadata=metadata, written=written)
 
 
 def owned(by: str | None) -> Record:

@@ -20,7 +20,7 @@ _sequence = attrgetter("sequence")
 _KEPT = 16  # batches that are done and not forgotten yet
 
 
-class GivenContext:
+class ObserverContext:
     """May be used from any thread."""
 
     def __init__(self, context: RangeContext) -> None:

@@ -56,7 +56,7 @@ class _Key:
     most: int = 0
 
 
-class Keys:
+class KeyScheduler:
     """The scheduler of one range, for so many ``observers``.
 
     ``attempts`` is ``None`` where nothing is put aside. With ``sticky`` a key has the same

@@ -9,10 +9,10 @@ from changefeed.observers.call import CalledObserver, RangeContext
 from changefeed.observers.dead_letters import DeadLetters, Origin
 from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.failure_log import FailureLog
-from changefeed.observers.given import GivenContext
 from changefeed.observers.judge import Successes
-from changefeed.observers.keys import Keys
+from changefeed.observers.key_scheduler import KeyScheduler
 from changefeed.observers.observer import ObserverFactory
+from changefeed.observers.observer_context import ObserverContext
 from changefeed.observers.range_observers import RangeObservers, Runner
 from changefeed.observers.retry import GrowingDelays, RetrySettings
 from changefeed.runtime.light_event import LightEvent
@@ -45,7 +45,7 @@ class ObservingSettings(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ObserverMaker:
+class RangeObserverFactory:
     """Makes what delivers the ranges of one host: their keys, and their observers.
 
     Without ``dead_letters`` nothing is put aside; with them, ``origin`` distinguishes these
@@ -75,10 +75,10 @@ class ObserverMaker:
     def _is_manual(self) -> bool:
         return self.settings.checkpoint == "manual"
 
-    def keys_of(self, range_id: RangeId, largest: int) -> Keys:
+    def keys_of(self, range_id: RangeId, largest: int) -> KeyScheduler:
         """Make the scheduler of a range, of batches of so many changes at the most."""
         settings = self.settings
-        return Keys(
+        return KeyScheduler(
             range_id,
             attempts=None if settings.on_failure == "retry" else settings.retry.attempts,
             delays=GrowingDelays(settings.retry, self.random),
@@ -91,7 +91,7 @@ class ObserverMaker:
         )
 
     def observers_of(
-        self, context: RangeContext, keys: Keys, moved: LightEvent
+        self, context: RangeContext, keys: KeyScheduler, moved: LightEvent
     ) -> RangeObservers:
         """Return the observers of a range; they are made when they are opened."""
         return RangeObservers(
@@ -108,4 +108,4 @@ class ObserverMaker:
 
     def _runner(self, context: RangeContext) -> Runner:
         called = CalledObserver(self.make(), check=context.check, seconds=self.settings.timeout)
-        return Runner(called, GivenContext(context))
+        return Runner(called, ObserverContext(context))

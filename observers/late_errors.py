@@ -1,6 +1,8 @@
 """What a call raised that no task waits for any more: it goes to the log."""
 
-from typing import Protocol
+import asyncio
+import concurrent.futures
+from typing import Any
 
 from changefeed.observers.error_text import kind_of, text_of, trace_of
 from changefeed.runtime.logs import get_logger
@@ -8,16 +10,8 @@ from changefeed.runtime.logs import get_logger
 _log = get_logger(__name__)
 
 
-class Ended(Protocol):
-    """A task, or a future of either kind, that is done."""
-
-    def cancelled(self) -> bool: ...
-
-    def exception(self) -> BaseException | None: ...
-
-
-def log_what_nobody_awaits(ended: Ended) -> None:
-    """Write what it raised to the log, if it raised anything."""
+def log_late_error(ended: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
+    """Write what a call raised to the log, if it raised anything."""
     if ended.cancelled() or (error := ended.exception()) is None:
         return
     _log.warning(

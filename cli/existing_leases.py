@@ -16,7 +16,7 @@ from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreMissing
 from changefeed.stores.addresses import without_secrets
-from changefeed.stores.bounded import Bounds
+from changefeed.stores.bounded import CallLimits
 
 
 @asynccontextmanager
@@ -24,7 +24,7 @@ async def existing_leases(settings: Settings) -> AsyncIterator[LeaseContainer]:
     """Open the leases. Raise ``StoreMissing`` where there are none."""
     timeout = settings.leases.timing.call_timeout
     async with open_leases(settings, must_exist=True) as container:
-        yield container.bounded(Bounds(timeout=timeout))
+        yield container.bounded(CallLimits(timeout=timeout))
 
 
 @asynccontextmanager

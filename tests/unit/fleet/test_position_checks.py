@@ -9,9 +9,9 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Child, FeedRange, Page, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.fleet.wanted_positions import refuse_wrong_positions
+from changefeed.fleet.position_checks import refuse_wrong_positions
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import End, Lease
+from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.position_file import read_document, written
 from changefeed.runtime.errors import StoreRefused
 from tests.support import make
@@ -30,7 +30,7 @@ async def a_feed() -> tuple[MemoryFeed, list[Lease]]:
     children = tuple(
         Child(range=x.range, start=Position("0")) for x in leases if "r0" in x.range.parents
     )
-    leases[0] = leases[0].ended_in(End(children=children))
+    leases[0] = leases[0].ended_in(RangeEnd(children=children))
     return feed, leases
 
 
