@@ -31,11 +31,13 @@ class Failures:
         self._events = events
         self._failed = failed
         self._stopping = stopping
-        self.suspect = suspect
+        self._suspect = suspect
         self.first: Exception | None = None
 
-    async def guard(self, work: Coroutine[Any, Any, None]) -> None:
-        """Turn the failure of one task into an orderly stop of the host.
+    async def guard(
+        self, work: Coroutine[Any, Any, object], what: str = "a task of the host"
+    ) -> None:
+        """Turn the failure of one task, which ``what`` names, into an orderly stop of the host.
 
         That it is cancelled by something that it calls, or by a stranger, is one, too: without
         it, the host would go on as if nothing were missing.
@@ -46,7 +48,7 @@ class Failures:
             await work
         except asyncio.CancelledError:
             if not (task.cancelling() and self._stopping()):
-                self.record(self.unexpected_cancellation("a task of the host"))
+                self.record(self.unexpected_cancellation(what))
             raise
         except Exception as error:  # noqa: BLE001 - kept, logged, and raised by run()
             self.record(error)
@@ -58,7 +60,7 @@ class Failures:
         self._failed(error)
 
     def unexpected_cancellation(self, what: str) -> UnexpectedCancellation:
-        return UnexpectedCancellation.of_tasks(what, self.suspect)
+        return UnexpectedCancellation.of_tasks(what, self._suspect)
 
 
 class StopIncomplete(Failure):

@@ -42,8 +42,8 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetRules
 from changefeed.leases.fleet_record import changed_to, forget_before, join_fleet
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
-from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.observers.observer import CloseReason
+from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreError
@@ -94,33 +94,30 @@ class Host:
         self.name = HostName(settings.host.name)
         start = start or ChildStart.of(self.name, {})
         self.incarnation = Incarnation(start.incarnation)
-        self._process = process or Process()
         self._ended = start.dead
         own = settings.leases
         self._rules = FleetRules(own.timing, own.balance, clock)
         settings = settings.model_copy(update={"leases": own.going_by(self._rules)})
-        self.settings = self._settings = settings
+        self.settings = settings
         self.registry = registry
-        self.feed = self._feed = bounded_feed(feed, patience=Patience(_PATIENCE))
-        self._make_observer = make_observer
-        self._tracing = tracing
-        self.events = self._events = events or HostEvents(self.name, wall=wall)
-        self._events.request_units = lambda: feed.request_units
+        self.feed = bounded_feed(feed, patience=Patience(_PATIENCE))
+        self.events = events or HostEvents(self.name, wall=wall)
+        self.events.request_units = lambda: feed.request_units
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing
-        self._retrier = Retrier(self._events, self._random)
+        self._retrier = Retrier(self.events, self._random)
         self._clock = clock
         self.wall = wall
         self._bounds = CallLimits(
             timeout=settings.leases.timing.call_timeout,
-            on_call=self._events.store_request,
+            on_call=self.events.store_request,
             patience=Patience(_PATIENCE),
             expiration=settings.leases.timing.expiration,
             clock=clock,
-            when_failing=partial(self._events.retrying, "write leases"),
+            when_failing=partial(self.events.retrying, "write leases"),
         )
-        self.container = self._container = container.bounded(self._bounds)
+        self.container = container.bounded(self._bounds)
         self._membership = Membership(
-            self._container,
+            self.container,
             Member(
                 name=self.name,
                 incarnation=self.incarnation,
@@ -130,7 +127,7 @@ class Host:
             ),
             settings.leases,
             dead=start.dead.keys(),
-            events=self._events,
+            events=self.events,
             retrier=self._retrier,
             wall=wall,
             clock=clock,
@@ -138,9 +135,22 @@ class Host:
             may_beat=lambda: not self._bounds.failing,
         )
         self._idle = IdleRanges(
-            self._feed, settings.feed, retrier=self._retrier, random=self._random
+            self.feed, settings.feed, retrier=self._retrier, random=self._random
         )
-        self._loop_lag = LoopLag(self._events, limit=settings.leases.timing.fence_margin)
+        self._shared = WorkerContext(
+            host=self.name,
+            feed=self.feed,
+            make_observer=make_observer,
+            tracing=tracing,
+            is_alive=self._is_alive,
+            settings=settings,
+            idle=self._idle,
+            events=self.events,
+            retrier=self._retrier,
+            care=CarefulDelivery(self._retrier, (process or Process()).turn),
+            shared_time=SharedTime(clock),
+        )
+        self._loop_lag = LoopLag(self.events, limit=settings.leases.timing.fence_margin)
         self._pool: WorkerPool | None = None
         self._renewer: LeaseRenewer | None = None
         self._coordinator: Coordinator | None = None
@@ -148,7 +158,7 @@ class Host:
         self._discovery = self._make_discovery()
         self._stop = Stop()
         self._failures = Failures(
-            self._events,
+            self.events,
             failed=self._stop_after,
             stopping=self._stop.requested.is_set,
             suspect=f"observer {settings.observer.name or ''}".strip(),
@@ -225,49 +235,50 @@ class Host:
         finally:
             await self._membership.leave()
             incomplete = None if self._pool is None else self._pool.incomplete
-            self._events.stopped(incomplete)
+            self.events.stopped(incomplete)
         if self._failures.first is not None:
             raise self._failures.first
         if incomplete is not None:
             raise incomplete
 
     def _beat(self, sent: float) -> None:
-        if self._pool is not None and not self._container.renew_each:
+        if self._pool is not None and not self.container.renew_each:
             self._pool.beat(sent)
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
             lags = LagMeter(
-                self._feed,
-                self._container,
-                self._settings.leases.timing,
+                self.feed,
+                self.container,
+                self.settings.leases.timing,
                 idle=self._idle,
-                events=self._events,
+                events=self.events,
                 wall=self.wall,
             )
             renewer = self._renewer = self._make_renewer()
             pool = self._pool = WorkerPool(
-                partial(Worker, shared=self._shared()),
+                partial(Worker, shared=self._shared),
                 group=group,
-                failed=self._failures.record,
+                guard=self._failures.guard,
                 renewer=renewer,
                 started=lags.acquired,
                 ended=self._list_now.set,
-                suspect=self._failures.suspect,
             )
             coordinator = self._coordinator = self._make_coordinator(pool)
+            guard = self._failures.guard
             companions = [
-                group.create_task(self._failures.guard(self._membership.keep_alive())),
-                group.create_task(self._failures.guard(self._loop_lag.run())),
-                group.create_task(self._failures.guard(renewer.run())),
-                group.create_task(self._failures.guard(self._idle.run())),
-                group.create_task(self._failures.guard(lags.measure_own(pool))),
-                group.create_task(self._failures.guard(lags.measure_unread())),
-                group.create_task(self._failures.guard(self._discovery.run())),
+                group.create_task(guard(x))
+                for x in (
+                    self._membership.keep_alive(),
+                    self._loop_lag.run(),
+                    renewer.run(),
+                    self._idle.run(),
+                    lags.measure_own(pool),
+                    lags.measure_unread(),
+                    self._discovery.run(),
+                )
             ]
-            balancing = group.create_task(
-                self._failures.guard(self._balance_until_asked(coordinator))
-            )
+            balancing = group.create_task(guard(self._balance_until_asked(coordinator)))
             await self._stop.requested.wait()
             await self._shut_down(pool, balancing)
             for companion in companions:
@@ -289,22 +300,22 @@ class Host:
 
     def _make_renewer(self) -> LeaseRenewer:
         renewer = LeaseRenewer(
-            self._settings.leases,
-            renew_each=self._container.renew_each,
-            events=self._events,
+            self.settings.leases,
+            renew_each=self.container.renew_each,
+            events=self.events,
             retrier=self._retrier,
             random=self._random,
             failed=self._failures.record,
         )
-        self._events.health.on_trouble = renewer.changed
+        self.events.health.on_trouble = renewer.changed
         return renewer
 
     async def _enter(self) -> None:
         """Write down by what rules this host was started, and go by them; then be a member."""
-        own = self._settings.leases
+        own = self.settings.leases
         change = partial(changed_to, expiration=own.expiration, balance=own.balance)
         record = await self._retrier.call(
-            "join", partial(join_fleet, self._container, self._feed.identity, change)
+            "join", partial(join_fleet, self.container, self.feed.identity, change)
         )
         self._rules.begin(record)
         await self._membership.join()
@@ -312,20 +323,20 @@ class Host:
     async def _go_by(self, record: FleetRecord) -> None:
         """Adopt what the record of the fleet says by now."""
         if record.expiration and self._rules.adopt(record):
-            self._events.rules_changed(record.expiration, record.balance)
+            self.events.rules_changed(record.expiration, record.balance)
         timing = self._rules.shown
         self._bounds.timeout, self._bounds.expiration = timing.call_timeout, timing.expiration
         if record.before and self._rules.settled:
-            await forget_before(self._container, record)
+            await forget_before(self.container, record)
 
     def _make_discovery(self) -> Discovery:
         return Discovery(
-            self._feed,
-            self._container,
-            self._settings.feed,
-            events=self._events,
+            self.feed,
+            self.container,
+            self.settings.feed,
+            events=self.events,
             changed=self._list_now.set,
-            timing=self._settings.leases.timing,
+            timing=self.settings.leases.timing,
             recorded=self._go_by,
             clock=self._clock,
         )
@@ -334,11 +345,11 @@ class Host:
         return Coordinator(
             self.name,
             self.incarnation,
-            self._settings,
-            container=self._container,
+            self.settings,
+            container=self.container,
             pool=pool,
             discovery=self._discovery,
-            events=self._events,
+            events=self.events,
             random=self._random,
             clock=self._clock,
             wall=self.wall,
@@ -350,26 +361,11 @@ class Host:
     def _is_alive(self, name: HostName) -> bool:
         return self._coordinator is not None and name in self._coordinator.alive
 
-    def _shared(self) -> WorkerContext:
-        return WorkerContext(
-            host=self.name,
-            feed=self._feed,
-            make_observer=self._make_observer,
-            tracing=self._tracing,
-            is_alive=self._is_alive,
-            settings=self._settings,
-            idle=self._idle,
-            events=self._events,
-            retrier=self._retrier,
-            care=CarefulDelivery(self._retrier, self._process.turn),
-            shared_time=SharedTime(self._clock),
-        )
-
     async def _balance_until_asked(self, coordinator: Coordinator) -> None:
         await coordinator.run(self._list_now)
         # A claim without an answer may be ours: that its release is lost too is no rarity.
         with suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(2 * self._settings.leases.timing.call_timeout):
+            async with asyncio.timeout(2 * self.settings.leases.timing.call_timeout):
                 await self._retrier.call(
                     "release", coordinator.release_unserved, longest_delay=_MAX_DELAY_AT_END
                 )
@@ -382,8 +378,8 @@ class Host:
 
     async def _shut_down(self, pool: WorkerPool, balancing: asyncio.Task[None]) -> None:
         """Let workers finish within the budget, or until asked again; then cancel them."""
-        budget = self._settings.host.stop_timeout
-        self._events.stopping(len(pool.leases), budget)
+        budget = self.settings.host.stop_timeout
+        self.events.stopping(len(pool.leases), budget)
         pool.drain_all(CloseReason.STOPPING)
         orderly = asyncio.ensure_future(self._drained(pool, balancing))
         asked_again = asyncio.ensure_future(self._stop.at_once.wait())

@@ -1,7 +1,8 @@
 """The workers of one host, from their leases to their ends."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.failures import StopIncomplete
@@ -10,7 +11,6 @@ from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker
 from changefeed.leases.lease import Lease
 from changefeed.observers.observer import CloseReason
-from changefeed.runtime.cancellation import UnexpectedCancellation
 
 _CANCELS = 4
 _FIRST_PATIENCE = 2.5  # enough for the last release of a lease
@@ -20,10 +20,9 @@ _CANCEL_PATIENCE = 1.0
 class WorkerPool:
     """Runs one worker for each lease, as tasks of ``group``, while ``renewer`` keeps it.
 
-    Calls ``failed`` with what a worker could not handle, or that a stranger has cancelled it
-    (``suspect`` names who that may be); the other workers go on. Calls
-    ``started`` when one begins, and ``ended`` when one is gone: others may be waiting for what
-    it leaves.
+    ``guard`` runs a worker, which it is given by name, and takes its failure; the other workers
+    go on. Calls ``started`` when one begins, and ``ended`` when one is gone: others may be
+    waiting for what it leaves.
     """
 
     def __init__(
@@ -32,18 +31,16 @@ class WorkerPool:
         *,
         group: asyncio.TaskGroup,
         renewer: LeaseRenewer,
-        failed: Callable[[Exception], None],
+        guard: Callable[[Coroutine[Any, Any, object], str], Awaitable[None]],
         started: Callable[[RangeId], None] = lambda _: None,
         ended: Callable[[], None],
-        suspect: str = "the observer",
     ) -> None:
         self._make_worker = make_worker
         self._group = group
         self._renewer = renewer
-        self._failed = failed
+        self._guard = guard
         self._started = started
         self._ended = ended
-        self._suspect = suspect
         self._workers: dict[RangeId, Worker] = {}
         self._tasks: dict[asyncio.Task[None], Worker] = {}
         self._draining: CloseReason | None = None
@@ -161,15 +158,7 @@ class WorkerPool:
         task = asyncio.current_task()
         assert task is not None, "a coroutine that runs has a task"
         try:
-            await worker.run()
-        except asyncio.CancelledError:
-            # By what it called, or by a stranger: else the worker could end in silence.
-            if not (task.cancelling() and self._draining):
-                what = f"the worker of range {worker.lease.range_id}"
-                self._failed(UnexpectedCancellation.of_tasks(what, self._suspect))
-            raise
-        except Exception as error:  # noqa: BLE001 - passed on to the host
-            self._failed(error)
+            await self._guard(worker.run(), f"the worker of range {worker.lease.range_id}")
         finally:
             if worker.delivery.stuck:
                 self.stuck.add(worker.lease.range_id)

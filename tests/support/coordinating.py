@@ -11,6 +11,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Failures
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.pool import WorkerPool
 from changefeed.host.renewer import LeaseRenewer
@@ -67,8 +68,11 @@ async def coordinating(
         failed=_raise,
     )
     async with asyncio.TaskGroup() as group:
+        guard = Failures(
+            events, failed=_raise, stopping=lambda: stopping, suspect="the observer"
+        ).guard
         pool = WorkerPool(
-            _nobody, group=group, renewer=renewer, failed=_raise, ended=lambda: None
+            _nobody, group=group, renewer=renewer, guard=guard, ended=lambda: None
         )
         yield (
             Coordinator(
