@@ -12,7 +12,7 @@ def read(spark: "SparkSession", feed: str, **options: str) -> "DataFrame":
     ``feed`` is its address; ``options`` are those of the source: ``startingAt``,
     ``endingAt``, ``ranges``, ``columns``, ``mode``, ``sliceChanges``. What is read is settled
     now. Of an event log, Spark reads by itself what is in segments. Raise ``FeedRefused`` for
-    what is no feed, and ``PipelineRefused`` for a wrong option.
+    what is no feed, and ``UserError`` for a wrong option.
     """
     from changefeed.pipeline.source.backlog import read as read_backlog  # noqa: PLC0415 - spark
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 
 _BIGINT, _LARGE, _DOUBLE, _STRING = "BIGINT", "DECIMAL(38,0)", "DOUBLE", "STRING"
 _BOOLEAN, _ARRAY, _STRUCT = "BOOLEAN", "ARRAY", "STRUCT"
@@ -136,7 +136,7 @@ class _Place:
 def body_schema_of(bodies: Iterable[bytes | str]) -> BodySchema:
     """Return the schema that most of some bodies have.
 
-    Raise ``PipelineRefused`` if none is a JSON object with a field: there are no columns.
+    Raise ``UserError`` if none is a JSON object with a field: there are no columns.
     """
     root, count = _Place(), 0
     for count, body in enumerate(bodies, start=1):  # noqa: B007 - the last one
@@ -145,12 +145,12 @@ def body_schema_of(bodies: Iterable[bytes | str]) -> BodySchema:
         except (msgspec.DecodeError, RecursionError):
             root.types[_NO_JSON] += 1
     if not count:
-        raise PipelineRefused(
+        raise UserError(
             "the feed has no bodies yet to take a schema from: write some changes first"
         )
     if not root.fields:
         seen = ", ".join(f"{n} {x}" for x, n in root.types.items()) or "all null"
-        raise PipelineRefused(
+        raise UserError(
             f"none of {count} sampled bodies is a JSON object with fields ({seen}): "
             f"leave body_schema out, or write 'variant'"
         )

@@ -16,8 +16,8 @@ from typing import Final
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.offsets import Offset
+from changefeed.runtime.errors import UserError
 
 _LOCK: Final = "_lock"
 _START: Final = "_start"
@@ -36,7 +36,7 @@ class CommittedBatch:
 def committed(checkpoint: str) -> CommittedBatch | None:
     """Return how far a query has got, ``None`` if it has finished no batch yet.
 
-    Raise ``PipelineRefused`` for a checkpoint that is not on this machine, or not ours.
+    Raise ``UserError`` for a checkpoint that is not on this machine, or not ours.
     """
     home = _home(checkpoint)
     batches = [int(x.name) for x in home.glob("commits/*") if x.name.isdigit()]
@@ -51,7 +51,7 @@ def _offset(home: Path, batch: int) -> Offset:
     lines = _lines(file, least=_OFFSET_LINES)
     try:
         return Offset.of(lines[-1])
-    except PipelineRefused as error:
+    except UserError as error:
         raise _damaged(file, str(error).partition(". Give")[0]) from error
 
 
@@ -67,8 +67,8 @@ def _lines(file: Path, least: int = 1) -> list[str]:
     return lines
 
 
-def _damaged(file: Path, reason: str) -> PipelineRefused:
-    return PipelineRefused(
+def _damaged(file: Path, reason: str) -> UserError:
+    return UserError(
         f"the checkpoint of a query is damaged: {file}: {reason}. Restore the checkpoint "
         f"directory from a copy that is not newer than the table, or name a new directory and "
         f"start again"
@@ -109,11 +109,11 @@ def _sync(folder: Path) -> None:
 
 
 def kept_start(checkpoint: str) -> Offset:
-    """Return where the first batch begins or began; raise ``PipelineRefused`` if it is lost."""
+    """Return where the first batch begins or began; raise ``UserError`` if it is lost."""
     file = _home(checkpoint) / _START
     try:
         return Offset.of("\n".join(_lines(file)))
-    except PipelineRefused as error:
+    except UserError as error:
         raise _damaged(file, str(error).partition(". Give")[0]) from error
 
 
@@ -121,7 +121,7 @@ def kept_start(checkpoint: str) -> Offset:
 def owned(checkpoint: str) -> Iterator[None]:
     """Keep other pipelines of this machine off a checkpoint until the block is left.
 
-    Raise ``PipelineRefused`` if one runs on it. One that is elsewhere cannot be kept.
+    Raise ``UserError`` if one runs on it. One that is elsewhere cannot be kept.
     """
     if is_elsewhere(checkpoint):
         yield
@@ -130,7 +130,7 @@ def owned(checkpoint: str) -> Iterator[None]:
     try:
         home.mkdir(parents=True, exist_ok=True)
     except (PermissionError, NotADirectoryError, FileNotFoundError, FileExistsError) as error:
-        raise PipelineRefused(
+        raise UserError(
             f"{home} cannot be made: {error.strerror}. Name a directory with --directory"
         ) from error
     with (home / _LOCK).open("ab") as lock:
@@ -144,7 +144,7 @@ def owned(checkpoint: str) -> Iterator[None]:
                 with attempt:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise PipelineRefused(
+            raise UserError(
                 f"a pipeline runs on the checkpoint {home}: stop it first"
             ) from None
         yield
@@ -177,5 +177,5 @@ def is_elsewhere(checkpoint: str) -> bool:
 
 def _home(checkpoint: str) -> Path:
     if is_elsewhere(checkpoint):
-        raise PipelineRefused(f"{checkpoint} is not on this machine, and cannot be read here")
+        raise UserError(f"{checkpoint} is not on this machine, and cannot be read here")
     return Path(checkpoint.removeprefix("file://"))

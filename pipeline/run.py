@@ -11,7 +11,6 @@ from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.registry import load_observer
 from changefeed.pipeline import start_offset
 from changefeed.pipeline.checkpoint_dir import all_owned
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.metrics import PipelineListener
 from changefeed.pipeline.observing import Observing
 from changefeed.pipeline.progress import ProgressLog, TableProgress
@@ -25,6 +24,7 @@ from changefeed.pipeline.spark_errors import try_again
 from changefeed.pipeline.supervisor import keep_running
 from changefeed.pipeline.tables.queries import TableQueries
 from changefeed.pipeline.web import served
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -49,7 +49,7 @@ def run_pipeline(
     names, progress = settings.queries, TableProgress()
     conf = {**_conf_of_observer(settings.observer), **settings.spark}
     if not names:
-        raise PipelineRefused(
+        raise UserError(
             "no table is enabled: keep changes or latest, or name aggregates or an observer"
         )
     with (

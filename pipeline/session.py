@@ -56,7 +56,7 @@ def spark_session(
     """Start Spark, or join the session there is, with the source registered; stop it after.
 
     ``conf`` goes before what is set here. In a program that spark-submit has started, its
-    line says where Spark runs, and not ``master``. Raise ``PipelineRefused`` if there is no
+    line says where Spark runs, and not ``master``. Raise ``UserError`` if there is no
     Java.
     """
     home = java_home(os.environ)

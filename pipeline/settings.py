@@ -12,7 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from changefeed.feeds.starts import start_in
 from changefeed.observers.retry import RetrySettings
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.paths import absolute
 from changefeed.runtime.settings import (
     MAX_NUMBER,
@@ -187,7 +187,5 @@ def load_settings(file: Path | None, flags: Mapping[str, Any]) -> PipelineSettin
     settings = read_settings(PipelineSettings, file, flags)
     names = ["changes", "latest", OBSERVER, *(x.name for x in settings.aggregates)]
     if len(set(names)) < len(names):
-        raise PipelineRefused(
-            f"two tables have one name ({', '.join(names)}): rename an aggregate"
-        )
+        raise UserError(f"two tables have one name ({', '.join(names)}): rename an aggregate")
     return settings

@@ -10,12 +10,12 @@ from typing import Final
 
 from changefeed.leases.position_file import read
 from changefeed.pipeline.checkpoint_dir import begun, is_elsewhere, keep_start, kept_start
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lease_offsets import offset_of
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.options import point
 from changefeed.pipeline.source.planning import first_offset
 from changefeed.pipeline.source.reader import Access
+from changefeed.runtime.errors import UserError
 
 _FILE: Final = "file:"
 
@@ -25,7 +25,7 @@ def resolve(checkpoint: str, start: str, access: Access) -> Offset:
 
     ``start`` is what the user says: a point in the feed, or ``file:`` and a file of positions
     of hosts. It counts until a batch was begun. A checkpoint that is not on this machine
-    keeps none. Raise ``PipelineRefused`` if it is lost.
+    keeps none. Raise ``UserError`` if it is lost.
     """
     if begun(checkpoint):
         return kept_start(checkpoint)
@@ -46,4 +46,4 @@ def _document(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise PipelineRefused(f"start: {file} cannot be read: {error.strerror}") from error
+        raise UserError(f"start: {file} cannot be read: {error.strerror}") from error

@@ -12,13 +12,13 @@ import msgspec
 
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.checkpoint_dir import committed, is_owned
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import mark_of
 from changefeed.pipeline.source.reader import Access
+from changefeed.runtime.errors import UserError
 
 
 class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +57,13 @@ class TablesStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def tables_status(settings: PipelineSettings) -> TablesStatus:
     """Look at everything that the settings name. Raise what the feed raises, and
-    ``PipelineRefused`` where there are no tables.
+    ``UserError`` where there are no tables.
     """
     directory = settings.directory
     if "://" not in directory and not Path(directory).is_dir():
         if Path(directory).exists():
-            raise PipelineRefused(f"{directory} is a file. Give the directory of the tables")
-        raise PipelineRefused(
+            raise UserError(f"{directory} is a file. Give the directory of the tables")
+        raise UserError(
             f"there are no tables at {directory} yet: changefeed pipeline run makes the "
             "directory, or check the name"
         )

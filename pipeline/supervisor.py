@@ -22,7 +22,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate
@@ -114,7 +113,7 @@ def keep_running(
     be away for one query; without it there is no limit. ``fillers`` are asked first, at the
     start and after a failure: what one starts has ended before the query of its table begins.
     No query runs when this returns. Raise ``Failure`` if one cannot go on,
-    and ``PipelineRefused`` if a later start helps only after a person has changed something.
+    and ``UserError`` if a later start helps only after a person has changed something.
     """
     kept = [
         _RunningQuery(
@@ -165,7 +164,7 @@ def _look(one: _RunningQuery, progress: TableProgress, now: float, tries: int | 
     kind, reason = advice(str(failure))
     one.failures += 1
     if not _helps_to_wait(kind, one.failures, tries):
-        failed = PipelineRefused if issubclass(kind, UserError) else Failure
+        failed = UserError if issubclass(kind, UserError) else Failure
         raise failed(f"the table {one.name!r} cannot be kept: {reason}") from failure
     delay = delay_after(one.failures)
     _log.warning("query.failed", table=one.name, error=reason, again_after=delay)

@@ -18,10 +18,10 @@ import msgspec
 from aiohttp import hdrs, web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.settings import WebSettings
 from changefeed.pipeline.source.loop_thread import LoopThread
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.web_server import WebLimits, address_of, serving, take_port
 
@@ -34,7 +34,7 @@ def served(
 ) -> Iterator[str | None]:
     """Answer until the block is left, if a port was named; yield the address.
 
-    Raise ``PipelineRefused`` if it cannot be had.
+    Raise ``UserError`` if it cannot be had.
     """
     if settings.port is None:
         yield None
@@ -42,7 +42,7 @@ def served(
     try:
         listening = take_port(settings.bind, settings.port)
     except OSError as error:
-        raise PipelineRefused(
+        raise UserError(
             f"cannot listen at {settings.bind}, port {settings.port}: {error}. Choose another "
             f"(web.bind, web.port), or 0 for any that is free"
         ) from error

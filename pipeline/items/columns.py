@@ -41,9 +41,9 @@ from pyspark.sql.types import (
 
 from changefeed.feeds.cosmos.keys import key_text, walked
 from changefeed.feeds.eventlog.arrow_columns import TIME, readable
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items import json_values
 from changefeed.pipeline.items.json_values import Misfits, Reading, fields_of
+from changefeed.runtime.errors import UserError
 
 BODY, RESCUED, COMMITTED_AT, ID = "body", "rescued", "committed_at", "id"
 _OF_FORMAT: Final[Mapping[str, DataType]] = {
@@ -103,7 +103,7 @@ class ItemColumns:
 
     @classmethod
     def of(cls, schema: StructType, names: Iterable[str]) -> "ItemColumns":
-        """Raise ``PipelineRefused`` for types that there are not, and for a column of the
+        """Raise ``UserError`` for types that there are not, and for a column of the
         format that the schema has not.
         """
         of_format = frozenset(names)
@@ -111,7 +111,7 @@ class ItemColumns:
         for name in of_format:
             if found.get(name) != _OF_FORMAT[name]:
                 kind = _OF_FORMAT[name].simpleString().upper()
-                raise PipelineRefused(
+                raise UserError(
                     f"columns names {name!r}, and the schema has no such column: add "
                     f"{name} {kind} to .schema(...), or leave {name} out of columns"
                 )
@@ -218,17 +218,17 @@ def of_format(names: Iterable[str]) -> StructType:
 def names_in(text: str) -> tuple[str, ...]:
     """Read names of columns of the format, with commas between them.
 
-    Raise ``PipelineRefused`` for a wrong one.
+    Raise ``UserError`` for a wrong one.
     """
     names = tuple(x.strip() for x in text.split(",") if x.strip())
     for name in names:
         if name not in _OF_FORMAT:
-            raise PipelineRefused(
+            raise UserError(
                 f"columns: the format has no column {name!r}. It has {', '.join(_OF_FORMAT)}; "
                 f"name fields of items in .schema(...)"
             )
     if not names or len(set(names)) < len(names):
-        raise PipelineRefused(f"columns={text!r}: name each column once, and at least one")
+        raise UserError(f"columns={text!r}: name each column once, and at least one")
     return names
 
 
@@ -286,7 +286,7 @@ def _column(kind: DataType, name: str) -> tuple[pa.DataType, Reading]:
         arrow = pa.struct([(x, y[0]) for x, y in found.items()])
         return arrow, json_values.struct({x: y[1] for x, y in found.items()})
     if type(kind) not in _PLAIN:
-        raise PipelineRefused(
+        raise UserError(
             f"the column {name!r} cannot be {kind.simpleString().upper()}. Types: {_KNOWN}. "
             f"Read it as STRING, and cast it"
         )
@@ -295,6 +295,6 @@ def _column(kind: DataType, name: str) -> tuple[pa.DataType, Reading]:
 
 def _require_null(nullable: bool, name: str) -> None:  # noqa: FBT001 - it is what is checked
     if not nullable:
-        raise PipelineRefused(
+        raise UserError(
             f"the column {name!r} is NOT NULL, and an item may lack it: leave NOT NULL out"
         )

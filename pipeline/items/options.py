@@ -8,7 +8,6 @@ import msgspec
 
 from changefeed.feeds.addresses import FEEDS
 from changefeed.feeds.cosmos.address import CosmosAccess
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import BODY, DEFAULT, RESCUED, ItemColumns, names_in
 from changefeed.pipeline.items.columns import of_format as columns_of_format
 from changefeed.pipeline.source.options import (
@@ -19,6 +18,7 @@ from changefeed.pipeline.source.options import (
     pushes_filters,
     require_known,
 )
+from changefeed.runtime.errors import UserError
 
 NAME: Final = "changefeed_items"
 _KNOWN: Final = (
@@ -60,12 +60,12 @@ class ItemOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "ItemOptions":
-        """Read options. Raise ``PipelineRefused`` for a wrong one or one there is not."""
+        """Read options. Raise ``UserError`` for a wrong one or one there is not."""
         options = {name.lower(): value for name, value in given.items()}
         require_known(options, _KNOWN, example="cosmos://HOST/DATABASE/CONTAINER")
         backend, where = FEEDS.find(options["feed"])
         if backend.name != _BACKEND:
-            raise PipelineRefused(
+            raise UserError(
                 f"{NAME} asks Cosmos DB, and {where.scheme!r} keeps changes, which no query "
                 f"finds: read them with the format changefeed, and keep their latest state in "
                 f"the table 'latest' of a pipeline"
@@ -88,7 +88,7 @@ class ItemOptions:
         return self.columns or (DEFAULT if self.query is None else (BODY,))
 
     def columns_of(self, schema: Any) -> ItemColumns:
-        """Return what the columns of a schema are. Raise ``PipelineRefused`` as they do."""
+        """Return what the columns of a schema are. Raise ``UserError`` as they do."""
         is_default = schema.json() == columns_of_format(self.default).json()
         return ItemColumns.of(schema, self.default if is_default else self.columns or ())
 
@@ -96,17 +96,15 @@ class ItemOptions:
         if self.query is None:
             return
         if self.ids is not None:
-            raise PipelineRefused(
-                "set query or itemIds, not both: each names the items to read"
-            )
+            raise UserError("set query or itemIds, not both: each names the items to read")
         if self.push_filters:
-            raise PipelineRefused(
+            raise UserError(
                 "pushFilters=true: a query of your own is asked as it is. Write the condition "
                 "into it, or leave query out"
             )
         for name in self.columns or ():
             if name not in (BODY, RESCUED):
-                raise PipelineRefused(
+                raise UserError(
                     f"columns names {name!r}, which the results of a query need not have: "
                     f"select what it is made of, and name that in .schema(...)"
                 )
@@ -118,7 +116,7 @@ def _ids(text: str) -> tuple[ItemId, ...]:
         found = msgspec.json.decode(text, type=list[str | list[Any]])
         return tuple(map(_id, found))
     except (msgspec.DecodeError, TypeError, ValueError) as error:
-        raise PipelineRefused(
+        raise UserError(
             f'itemIds={text[:100]!r}: write a JSON array, as ["i1", "i2"] with partitionKey, '
             f'or [["i1", "key of i1"], ["i2", "key of i2"]] ({error})'
         ) from error

@@ -16,11 +16,11 @@ import msgspec
 from changefeed.feeds.cosmos.items import Query
 from changefeed.feeds.cosmos.keys import checked_key, key_text, key_values
 from changefeed.feeds.feed import FeedRange
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import ID, ItemColumns, KeyPaths, key_of
 from changefeed.pipeline.items.item_reader import ItemAccess, Question
 from changefeed.pipeline.items.json_values import fields_of, text_of
 from changefeed.pipeline.items.options import ItemId, ItemOptions
+from changefeed.runtime.errors import UserError
 
 _IDS_OF_A_QUERY: Final = 200
 _QUERIES_OF_A_TASK: Final = 10
@@ -40,7 +40,7 @@ class ItemQuestion:
 def planned(
     access: ItemAccess, options: ItemOptions, columns: ItemColumns, where: Query
 ) -> list[tuple[ItemQuestion, ...]]:
-    """Return what each task asks. Raise ``PipelineRefused`` for a key that no item has."""
+    """Return what each task asks. Raise ``UserError`` for a key that no item has."""
     key = None if options.key is None else _key(options.key, len(access.paths))
     if options.query is not None:
         query = Query(text=options.query)
@@ -129,7 +129,7 @@ def _with_ids(query: Query, where: Query, ids: Sequence[str]) -> Query:
 def _key_of(item: ItemId, key: Key | None, access: ItemAccess) -> Key:
     if key is not None:
         if item.key is not None:
-            raise PipelineRefused(
+            raise UserError(
                 f"itemIds names a partition key of {item.id!r}, and partitionKey another: say "
                 f"it once"
             )
@@ -139,7 +139,7 @@ def _key_of(item: ItemId, key: Key | None, access: ItemAccess) -> Key:
     try:
         return tuple(checked_key(item.key or (), len(access.paths)))
     except ValueError as error:
-        raise PipelineRefused(
+        raise UserError(
             f"itemIds: {item.id!r} has no partition key "
             f"({', '.join('/' + '/'.join(x) for x in access.paths)}): {error}. Write it behind "
             f"the id, as [[{msgspec.json.encode(item.id).decode()}, …]], or say partitionKey "
@@ -151,7 +151,7 @@ def _key(text: str, levels: int) -> Key:
     try:
         return tuple(key_values(text, levels))
     except ValueError as error:
-        raise PipelineRefused(
+        raise UserError(
             f"partitionKey={text!r}: write it as the column key has it: text as it is, other "
             f"values as JSON behind =, several levels as a JSON array ({error})"
         ) from error

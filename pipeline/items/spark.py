@@ -16,13 +16,13 @@ from pyspark.sql.types import StructType
 
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.cosmos.items import Query
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import ItemColumns, of_format
 from changefeed.pipeline.items.item_reader import ItemAccess
 from changefeed.pipeline.items.options import NAME, ItemOptions
 from changefeed.pipeline.items.questions import ItemQuestion, planned, results
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 from changefeed.pipeline.source.kept_access import kept_open
+from changefeed.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter  # from Spark 4.1 on
@@ -44,7 +44,7 @@ class ItemSource(DataSource):
         return kind(options, options.columns_of(schema))
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802, ARG002 - Spark's name
-        raise PipelineRefused(
+        raise UserError(
             f"{NAME} reads batches: a query finds what is there, and not what changes. Stream "
             f"changes with the format changefeed"
         )

@@ -13,11 +13,11 @@ from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.reader import Access
 from changefeed.runtime.address_options import read_options, write_options
 from changefeed.runtime.backends import Address
+from changefeed.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from changefeed.pipeline.source.collection_reader import CollectionAccess
@@ -83,13 +83,13 @@ def identity_at(address: str) -> str:
 
 def with_mode(address: str, mode: str) -> str:
     """Return the address at which a feed is read in a mode: ``latest-version`` or
-    ``all-versions``. Raise ``PipelineRefused`` for a feed that has no such mode.
+    ``all-versions``. Raise ``UserError`` for a feed that has no such mode.
     """
     backend, where = FEEDS.find(address)
     if len(backend.modes) <= 1:
         if mode in (backend.modes or (_ALL_VERSIONS,)):
             return address
-        raise PipelineRefused(
+        raise UserError(
             f"mode={mode!r}: {where.scheme!r} has all versions only; leave mode out, or write "
             f"{_ALL_VERSIONS}"
         )
@@ -109,17 +109,17 @@ def with_share(address: str, name: str, value: str, *, said: str) -> str:
     """Return the address at which a feed is read with a share of its account.
 
     ``name`` is that of the share in an address, ``said`` what the user calls it. Raise
-    ``PipelineRefused`` for a feed that has no account, and for a share that is said twice.
+    ``UserError`` for a feed that has no account, and for a share that is said twice.
     """
     require_account(address, said)
     return _with(address, name, value, said=said)
 
 
 def require_account(address: str, said: str) -> None:
-    """Raise ``PipelineRefused`` for a feed that has no account, of which ``said`` speaks."""
+    """Raise ``UserError`` for a feed that has no account, of which ``said`` speaks."""
     backend, where = FEEDS.find(address)
     if backend.name != _WITH_ACCOUNT:
-        raise PipelineRefused(
+        raise UserError(
             f"{said}: {where.scheme!r} has no account. Leave {said} out; it is for Cosmos DB"
         )
 
@@ -127,7 +127,7 @@ def require_account(address: str, said: str) -> None:
 def _with(address: str, name: str, value: str, *, said: str) -> str:
     place, options = read_parts(address)
     if options.setdefault(name, value) != value:
-        raise PipelineRefused(f"{said}={value!r}, but the feed is {address!r}: say it once")
+        raise UserError(f"{said}={value!r}, but the feed is {address!r}: say it once")
     return f"{place}?{write_options(options)}"
 
 

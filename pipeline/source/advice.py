@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 
 _RESET: Final = "eset the leases? of this \\w+(?: to start it again)?"
 _AGAIN: Final = "tart the query again with a new checkpoint directory"
@@ -35,11 +35,11 @@ def in_words_of_queries(text: str) -> str:
 
 @contextmanager
 def query_advice() -> Iterator[None]:
-    """Raise ``PipelineRefused`` for a ``FeedRefused`` whose advice is meant for hosts."""
+    """Raise ``UserError`` for a ``FeedRefused`` whose advice is meant for hosts."""
     try:
         yield
     except FeedRefused as error:
         text = in_words_of_queries(str(error))
         if text == str(error):
             raise
-        raise PipelineRefused(text) from error
+        raise UserError(text) from error

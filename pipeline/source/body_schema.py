@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all of Spark's users call it
 from pyspark.sql.types import StringType, StructField, StructType
 
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 
 VARIANT: Final = "variant"
 VALUE: Final = "value"
@@ -32,11 +32,11 @@ _CORRUPT: Final = "__corrupt"
 def with_bodies(changes: DataFrame, schema: str) -> DataFrame:
     """Add ``value``, the parsed body, and ``rescued``, the text of one that did not fit.
 
-    ``schema`` is the DDL of a body, or ``variant``. Raise ``PipelineRefused`` if it is
+    ``schema`` is the DDL of a body, or ``variant``. Raise ``UserError`` if it is
     neither, or if there is no column ``body``.
     """
     if "body" not in changes.columns:
-        raise PipelineRefused("there is no column 'body' to parse: name it in columns")
+        raise UserError("there is no column 'body' to parse: name it in columns")
     if schema.strip().lower() == VARIANT:
         return _as_variant(changes)
     try:
@@ -46,7 +46,7 @@ def with_bodies(changes: DataFrame, schema: str) -> DataFrame:
         reason = "name each column once, and at least one"
     except (AnalysisException, IllegalArgumentException) as error:
         reason = spark_message(error)
-    raise PipelineRefused(
+    raise UserError(
         f"the schema of bodies {schema!r} is neither 'variant' nor columns as in "
         f"'kind STRING, total DOUBLE': {reason}"
     )

@@ -17,10 +17,10 @@ from typing import Final, Protocol, TypeAlias, TypeVar, cast
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.collection_reader import CollectionAccess
 from changefeed.pipeline.source.reader import Access
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.garbage import freeze_startup_objects
 
 
@@ -100,7 +100,7 @@ def _taken(key: _Key, cosmos: CosmosAccess | None, feed: str) -> Opened | None:
 def _is_there(access: Opened, feed: str) -> bool:
     if feed:
         return access.identity() == feed
-    with suppress(FeedError, PipelineRefused):
+    with suppress(FeedError, UserError):
         access.ranges()
         return True
     return False

@@ -8,9 +8,9 @@ each with its parents, and as an ended one names its children.
 from collections.abc import Collection, Mapping, Sequence
 
 from changefeed.feeds.feed import Child, FeedRange, RangeId
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.reader import Access, Availability
+from changefeed.runtime.errors import UserError
 
 _SHOWN = 10
 
@@ -59,7 +59,7 @@ def ancestors(
 def narrowed(ranges: Sequence[FeedRange], only: Collection[RangeId]) -> Sequence[FeedRange]:
     """Leave some ranges and what descends from them; all, if none is named.
 
-    Parents come before their children. Raise ``PipelineRefused`` for a name that is none.
+    Parents come before their children. Raise ``UserError`` for a name that is none.
     """
     if not only:
         return ranges
@@ -74,7 +74,7 @@ def narrowed(ranges: Sequence[FeedRange], only: Collection[RangeId]) -> Sequence
         if name not in known:
             names = ", ".join(x.id for x in ranges[:_SHOWN])
             more = f" and {len(ranges) - _SHOWN} more" if len(ranges) > _SHOWN else ""
-            raise PipelineRefused(f"the feed has no range {name!r}. Its ranges: {names}{more}")
+            raise UserError(f"the feed has no range {name!r}. Its ranges: {names}{more}")
     return found
 
 

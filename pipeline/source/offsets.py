@@ -25,8 +25,7 @@ import msgspec
 
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.pipeline.errors import PipelineRefused
-from changefeed.runtime.errors import StoreRefused
+from changefeed.runtime.errors import StoreRefused, UserError
 
 _WITH_BOUNDS = 5
 _FEED = "@"
@@ -99,7 +98,7 @@ class Offset:
 
     @classmethod
     def of(cls, value: Any) -> "Offset":
-        """Read what ``as_json`` wrote, or its text. Raise ``PipelineRefused`` else."""
+        """Read what ``as_json`` wrote, or its text. Raise ``UserError`` else."""
         try:
             given = msgspec.json.decode(value) if isinstance(value, str) else value
             found = dict(sorted(given.items()))  # sorted, also if another tool wrote it
@@ -110,7 +109,7 @@ class Offset:
             done = {name: Checkpoint.of_text(x) for name, x in texts.items()}
             marks = {RangeId(name): _mark(x) for name, x in found.items()}
         except _WRONG as error:
-            raise PipelineRefused(
+            raise UserError(
                 f"{str(value)[:200]!r} is not an offset of a change feed: it was written by "
                 f"another source. Give the query a checkpoint directory of its own"
             ) from error

@@ -11,7 +11,6 @@ from pyspark.sql import datasource
 from changefeed.feeds.cosmos.address import AddressWrong, CosmosAccess
 from changefeed.feeds.feed import RangeId, StartAt
 from changefeed.feeds.starts import start_in
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import (
     absolute,
     open_access,
@@ -23,6 +22,7 @@ from changefeed.pipeline.source.byte_limit import ByteLimit
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.record_batches import Envelope
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.quantities import seconds
 from changefeed.runtime.secret import Secret
 
@@ -98,10 +98,10 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "Options":
-        """Read options. Raise ``PipelineRefused`` for a wrong one or one there is not."""
+        """Read options. Raise ``UserError`` for a wrong one or one there is not."""
         options = {name.lower(): value for name, value in given.items()}
         if "bodyschema" in options:
-            raise PipelineRefused(
+            raise UserError(
                 "Spark does not parse for a source that is written in Python: leave bodySchema "
                 "out, and parse what was loaded, with "
                 "changefeed.pipeline.source.body_schema.with_bodies"
@@ -136,14 +136,14 @@ class Options:
 
 
 def require_known(options: Mapping[str, str], known: Sequence[str], *, example: str) -> None:
-    """Raise ``PipelineRefused`` for an option that there is not, and where no feed is said."""
+    """Raise ``UserError`` for an option that there is not, and where no feed is said."""
     unknown = sorted(options.keys() - {x.lower() for x in known})
     if unknown:
-        raise PipelineRefused(
+        raise UserError(
             f"the source has no option {unknown[0]!r}. Known options: {', '.join(known)}"
         )
     if not options.get("feed"):
-        raise PipelineRefused(f"say which feed: .option('feed', '{example}')")
+        raise UserError(f"say which feed: .option('feed', '{example}')")
 
 
 def slices_from_text(text: str) -> tuple[Slice, ...]:
@@ -162,9 +162,9 @@ def point(text: str, name: str) -> StartAt | Offset:
     try:
         start = start_in(text)
     except ValueError as error:
-        raise PipelineRefused(f"{name}={text!r}: {error}") from error
+        raise UserError(f"{name}={text!r}: {error}") from error
     if start is None:
-        raise PipelineRefused(
+        raise UserError(
             f"{name}={text!r}: write beginning, now, snapshot, a time as "
             f"2026-01-31T12:00:00+00:00, or an offset as JSON"
         )
@@ -176,7 +176,7 @@ def _start(options: Mapping[str, str]) -> StartAt | Offset:
     if not yes(options, "initialSnapshot"):
         return point(options.get("startingat", "beginning"), "startingAt")
     if options.get("startingat", "snapshot") != "snapshot":
-        raise PipelineRefused(
+        raise UserError(
             f"initialSnapshot=true, but startingAt={options['startingat']!r}: say one of them"
         )
     return "snapshot"
@@ -211,7 +211,7 @@ def credentials_of(options: Mapping[str, str]) -> CosmosAccess | None:
     try:
         access.check()
     except AddressWrong as error:
-        raise PipelineRefused(_by_options(str(error))) from error
+        raise UserError(_by_options(str(error))) from error
     return access
 
 
@@ -225,15 +225,15 @@ def _by_options(text: str) -> str:
 def yes(options: Mapping[str, str], name: str) -> bool:
     text = options.get(name.lower(), "false").lower()
     if text not in ("true", "false"):
-        raise PipelineRefused(f"{name}={text!r}: write true or false")
+        raise UserError(f"{name}={text!r}: write true or false")
     return text == "true"
 
 
 def pushes_filters(options: Mapping[str, str]) -> bool:
-    """Return whether Spark is to push filters. Raise ``PipelineRefused`` where it cannot."""
+    """Return whether Spark is to push filters. Raise ``UserError`` where it cannot."""
     wanted = yes(options, "pushFilters")
     if wanted and not hasattr(datasource, "Filter"):
-        raise PipelineRefused(
+        raise UserError(
             "pushFilters=true: Spark before 4.1 pushes no filters. Leave it out, and filter "
             "what was loaded"
         )
@@ -245,7 +245,7 @@ def _names(text: str | None) -> tuple[RangeId, ...]:
         return ()
     names = tuple(RangeId(x.strip()) for x in text.split(",") if x.strip())
     if not names:
-        raise PipelineRefused(f"ranges={text!r}: name ranges, with commas between them")
+        raise UserError(f"ranges={text!r}: name ranges, with commas between them")
     return names
 
 
@@ -253,7 +253,7 @@ def _whole(text: str | None, name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise PipelineRefused(f"{name}={text!r}: write a whole number from 1 on")
+        raise UserError(f"{name}={text!r}: write a whole number from 1 on")
     return int(text)
 
 
@@ -261,4 +261,4 @@ def _seconds(text: str | None, name: str) -> float:
     try:
         return _POLL_INTERVAL if text is None else seconds(text)
     except ValueError as error:
-        raise PipelineRefused(f"{name}: {error}") from error
+        raise UserError(f"{name}: {error}") from error

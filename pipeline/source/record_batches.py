@@ -33,8 +33,8 @@ from changefeed.feeds.eventlog.arrow_columns import TIME, Arrays, arrays, joined
 from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.reader import Block
+from changefeed.runtime.errors import UserError
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "range": pa.string(),
@@ -65,15 +65,15 @@ class Envelope:
 
     @classmethod
     def of(cls, text: str) -> "Envelope":
-        """Read names with commas between them. Raise ``PipelineRefused`` for a wrong one."""
+        """Read names with commas between them. Raise ``UserError`` for a wrong one."""
         names = tuple(x.strip() for x in text.split(",") if x.strip())
         for name in names:
             if name not in _ARROW:
-                raise PipelineRefused(
+                raise UserError(
                     f"a change has no column {name!r}. Known columns: {', '.join(EVERYTHING)}"
                 )
         if not names or len(set(names)) < len(names):
-            raise PipelineRefused(f"columns={text!r}: name each column once, and at least one")
+            raise UserError(f"columns={text!r}: name each column once, and at least one")
         return cls(columns=names)
 
     def spark_schema(self) -> StructType:

@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.spark import ItemSource
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 from changefeed.pipeline.source.advice import query_advice
@@ -45,6 +44,7 @@ from changefeed.pipeline.source.planning import (
 )
 from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.record_batches import ENVELOPE
+from changefeed.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter  # from Spark 4.1 on
@@ -94,13 +94,13 @@ class ChangefeedSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         if "endingat" in {name.lower() for name in self.options}:
-            raise PipelineRefused(
+            raise UserError(
                 "a stream has no endingAt, it goes on: leave it out, and end the stream where "
                 "the feed is now with .trigger(availableNow=True); or read up to a point with "
                 "spark.read"
             )
         if self._options.push_filters:
-            raise PipelineRefused(
+            raise UserError(
                 "pushFilters=true: Spark pushes no filters into a stream. Leave it out, and "
                 "filter what was loaded; or read with spark.read"
             )
@@ -114,9 +114,9 @@ class ChangefeedSource(DataSource):
 
 
 def refuse_schema(options: Options, schema: StructType) -> None:
-    """Raise ``PipelineRefused`` for another schema than that of the columns."""
+    """Raise ``UserError`` for another schema than that of the columns."""
     if schema.json() != options.envelope.spark_schema().json():
-        raise PipelineRefused(
+        raise UserError(
             f"changes have columns of their own, and not those of .schema(...): leave it out, "
             f"and choose with .option('columns', '{','.join(ENVELOPE)}'). Parse bodies with "
             f"changefeed.pipeline.source.body_schema.with_bodies(changes, 'n INT')"
@@ -279,10 +279,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ",".join(self._options.envelope.columns)
 
     def _offset(self, given: Mapping[str, Any]) -> Offset:
-        """Read an offset. Raise ``PipelineRefused`` if it is of a query with other columns."""
+        """Read an offset. Raise ``UserError`` if it is of a query with other columns."""
         found = Offset.of(dict(given))
         if found.columns not in ("", self._columns):
-            raise PipelineRefused(
+            raise UserError(
                 f"the query has read the columns {found.columns!r} so far, and now it is to "
                 f"read {self._columns!r}: what it keeps would not fit. Name the columns as "
                 f"before, or start it with a new checkpoint directory"
@@ -305,16 +305,16 @@ class UnlimitedStreamReader(StreamReader):
         """Return where reading begins, in marks.
 
         Spark asks again if it repeats the first batch, so that has to be the same then. Raise
-        ``PipelineRefused`` for a start that would not be, and for limits.
+        ``UserError`` for a start that would not be, and for limits.
         """
         options = self._options
         if options.starting_at in ("now", "snapshot"):
-            raise PipelineRefused(
+            raise UserError(
                 f"startingAt={options.starting_at}: Spark before 4.2 does not keep where a "
                 f"stream began, and after a crash that would be elsewhere. Write a time"
             )
         if options.max_changes is not None or options.max_bytes is not None:
-            raise PipelineRefused(
+            raise UserError(
                 "Spark before 4.2 puts all that is there into one batch: leave "
                 "maxChangesPerBatch and maxBytesPerBatch out"
             )

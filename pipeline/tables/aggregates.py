@@ -14,10 +14,10 @@ from typing import Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import AggregateSettings
 from changefeed.pipeline.source.body_schema import spark_message
 from changefeed.pipeline.tables.merge import Merge
+from changefeed.runtime.errors import UserError
 
 _VIEW = "changes"
 _FIELDS: Final = "spark.sql.debug.maxToStringFields"
@@ -30,7 +30,7 @@ _NUMBER: Final = r"#\d+L?(-T\d+ms)?"
 def aggregated(changes: DataFrame, settings: AggregateSettings) -> tuple[DataFrame, Merge]:
     """Return the figures, and how they are merged.
 
-    Raise ``PipelineRefused`` for what is no SELECT with GROUP BY over these changes.
+    Raise ``UserError`` for what is no SELECT with GROUP BY over these changes.
     """
     try:
         if settings.watermark is not None:
@@ -123,5 +123,5 @@ def _is_window(group: str, below: str) -> bool:
     return any("precisetimestampconversion(" in x and any(y in x for y in made) for x in steps)
 
 
-def _refused(settings: AggregateSettings, reason: str) -> PipelineRefused:
-    return PipelineRefused(f"the table {settings.name!r} cannot be kept: {reason}")
+def _refused(settings: AggregateSettings, reason: str) -> UserError:
+    return UserError(f"the table {settings.name!r} cannot be kept: {reason}")

@@ -38,9 +38,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.kept_access import freeze_gc
 from changefeed.pipeline.tables.delta_table import COMPRESSION, Upkeep, arrow_schema, compact
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.quantities import seconds
 
 NAME: Final = "changefeed_delta"
@@ -66,10 +66,10 @@ class DeltaSink(DataSource):
         overwrite: bool,  # noqa: FBT001 - Spark calls it so
     ) -> DataSourceStreamWriter:
         if overwrite:
-            raise PipelineRefused("a table of changes is only appended to: outputMode append")
+            raise UserError("a table of changes is only appended to: outputMode append")
         given = {name.lower(): value for name, value in self.options.items()}
         if "path" not in given:
-            raise PipelineRefused("say which table: .option('path', 'DIRECTORY')")
+            raise UserError("say which table: .option('path', 'DIRECTORY')")
         return DeltaAppender(
             given["path"],
             arrow_schema(schema),
@@ -156,7 +156,7 @@ def query_id(checkpoint: str) -> str:
     try:
         found: str = json.loads(metadata.read_text("utf-8"))["id"]
     except OSError as error:
-        raise PipelineRefused(
+        raise UserError(
             f"{metadata} cannot be read ({error.strerror}): for a checkpoint that is not "
             f"on this machine, name the query with .option('appId', ...)"
         ) from error

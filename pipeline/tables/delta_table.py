@@ -23,7 +23,7 @@ from deltalake.exceptions import TableNotFoundError
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -61,11 +61,11 @@ class Upkeep:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the columns of a Spark table as both Spark and Delta write them.
 
-    Raise ``PipelineRefused`` for a type that a table cannot have.
+    Raise ``UserError`` for a type that a table cannot have.
     """
     for x in schema.fields:
         if _has_variant(x.dataType):
-            raise PipelineRefused(
+            raise UserError(
                 f"the column {x.name!r} is a VARIANT, or has one in it, which a table cannot "
                 f"keep: STRING takes any JSON, as text"
             )
@@ -75,12 +75,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         Schema.from_arrow(found)
     except Exception as error:  # what deltalake refuses has no class of its own
         reason = str(error).splitlines()[0]
-        raise PipelineRefused(f"no table can have these columns: {reason}") from error
+        raise UserError(f"no table can have these columns: {reason}") from error
     return found
 
 
 def refuse_another(uri: str, schema: pa.Schema, definition: str = "") -> None:
-    """Raise ``PipelineRefused`` if there is a table, with other columns or made otherwise."""
+    """Raise ``UserError`` if there is a table, with other columns or made otherwise."""
     try:
         table = DeltaTable(uri)
     except TableNotFoundError:
@@ -92,7 +92,7 @@ def refuse_another(uri: str, schema: pa.Schema, definition: str = "") -> None:
         )
     made_for = table.metadata().configuration.get(_DEFINITION, "")
     if made_for != definition:
-        raise PipelineRefused(
+        raise UserError(
             f"the table {uri} was made for {made_for}; the settings say {definition}: its rows "
             f"would not mean the same. Rename it, name a new directory, or set them back"
         )
@@ -116,9 +116,9 @@ def ensure_table(uri: str, schema: pa.Schema, definition: str = "") -> DeltaTabl
     )
 
 
-def settings_changed(uri: str, what: str) -> PipelineRefused:
+def settings_changed(uri: str, what: str) -> UserError:
     """Return the refusal to write something else to a table than what it has."""
-    return PipelineRefused(
+    return UserError(
         f"the table {uri} {what}: its settings have changed. Name a new directory, or set "
         f"them back"
     )

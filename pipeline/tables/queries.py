@@ -93,7 +93,7 @@ class TableQueries:
     def starters(self) -> Mapping[str, Callable[[], StreamingQuery]]:
         """Return what starts the query of each table that the settings name.
 
-        The Delta tables are there then. Raise ``PipelineRefused``, before anything is
+        The Delta tables are there then. Raise ``UserError``, before anything is
         written, if one cannot be as the settings say.
         """
         plans, uri = self._plans(), self.settings.table

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from changefeed.feeds.errors import FeedError
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 
 from .drawing import draw
 from .tables import NoTable, NotKept, days, departures, keep_tables, settings_of
@@ -22,7 +22,7 @@ def main(
         keep_tables(directory)
         found = departures(days(settings_of(directory)))
         draw(found, file)
-    except (FeedError, PipelineRefused, NoTable, NotKept, OSError) as error:
+    except (FeedError, UserError, NoTable, NotKept, OSError) as error:
         typer.echo(f"delays: {error}", err=True)
         raise typer.Exit(2) from None
     count = sum(x.count for x in found.values())

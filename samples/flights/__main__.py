@@ -16,8 +16,7 @@ import typer
 from rich.console import Console
 
 from changefeed.feeds.errors import FeedError
-from changefeed.pipeline.errors import PipelineRefused
-from changefeed.runtime.errors import StoreError
+from changefeed.runtime.errors import StoreError, UserError
 from samples.delays.tables import NoTable, NotKept
 
 from .data import NoFlights
@@ -78,7 +77,7 @@ def main(
         raise _ending(2 if error.code == 2 else 1, error) from None
     except (ProcessEnded, Standstill, NoTable) as error:
         raise _ending(1, error) from None
-    except (NoFlights, FeedError, StoreError, PipelineRefused, OSError) as error:
+    except (NoFlights, FeedError, StoreError, UserError, OSError) as error:
         raise _ending(2, error) from None
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise _ending(130, "interrupted; what was started is stopped") from None

@@ -39,7 +39,7 @@ _STOP_TIMEOUT = 40.0
 
 
 def java_is_found() -> None:
-    """Raise ``PipelineRefused``, with advice, if there is no Java for Spark."""
+    """Raise ``UserError``, with advice, if there is no Java for Spark."""
     java_home(os.environ)
 
 

@@ -13,8 +13,8 @@ import deltalake
 import pytest
 
 import changefeed
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.java import java_home
+from changefeed.runtime.errors import UserError
 from tests.support import typed_program, wheels
 from tests.support.pipeline_feeds import a_log
 from tests.support.processes import ended
@@ -265,7 +265,7 @@ def test_a_project_with_folders_of_our_names_embeds_a_host(
 def java() -> dict[str, str]:
     try:
         home = java_home(os.environ)
-    except PipelineRefused as error:
+    except UserError as error:
         pytest.skip(str(error))
     return {} if home is None else {"JAVA_HOME": home}
 

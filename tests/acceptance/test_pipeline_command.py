@@ -19,7 +19,7 @@ import pytest
 
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.checkpoint_dir import committed, is_owned, owned
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import a_log, append_to
 from tests.support.processes import PATIENCE, beside, ended, until
 from tests.support.succession import replace_partitions
@@ -119,7 +119,7 @@ def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
     assert (committed(checkpoint), is_owned(checkpoint)) == (None, False)
     with started(tmp_path, "--set=web.port=0") as process:
         until(lambda: in_a_batch(tmp_path, 2), process, tmp_path / "said", patience=PATIENCE)
-        with pytest.raises(PipelineRefused, match="stop it first"), owned(checkpoint):
+        with pytest.raises(UserError, match="stop it first"), owned(checkpoint):
             pass
         until(
             lambda: metric(served(tmp_path), "batches_total") > 0,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from changefeed.pipeline.body_shape import body_schema_of
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.body_schema import with_bodies
 from changefeed.pipeline.source.spark import stream
+from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import a_log, append_bodies
 from tests.support.spark_queries import drain
 
@@ -173,10 +173,10 @@ def test_a_variant_has_whatever_is_json_and_the_rest_is_rescued(spark: "SparkSes
 
 @pytest.mark.parametrize("schema", ["", "n", "INT", "n INT,,", "n SOMETHING", "n INT, n INT"])
 def test_a_schema_that_is_none_is_refused(spark: "SparkSession", schema: str) -> None:
-    with pytest.raises(PipelineRefused, match="neither 'variant' nor columns as in"):
+    with pytest.raises(UserError, match="neither 'variant' nor columns as in"):
         parsed(spark, ["{}"], schema)
 
 
 def test_bodies_that_were_left_out_are_missed(spark: "SparkSession") -> None:
-    with pytest.raises(PipelineRefused, match="no column 'body' to parse"):
+    with pytest.raises(UserError, match="no column 'body' to parse"):
         with_bodies(spark.range(1), "n INT")

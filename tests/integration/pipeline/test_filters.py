@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.filters import Filters
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.planning import (
@@ -38,6 +37,7 @@ from changefeed.pipeline.source.spark import (
     FilteringReader,
     slices_between,
 )
+from changefeed.runtime.errors import UserError
 from cosmos_emulator.testing import account_in_thread
 from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos, write, written
 from tests.support.pipeline_feeds import a_log, append_to
@@ -220,7 +220,7 @@ def test_a_key_of_a_log_is_read_where_its_hash_lies_whatever_becomes_of_ranges(
 
 def test_a_stream_has_no_filters_to_push(tmp_path: Path) -> None:
     source = ChangefeedSource({"feed": a_log(tmp_path / "log", {}), "pushFilters": "true"})
-    with pytest.raises(PipelineRefused, match="pushFilters"):
+    with pytest.raises(UserError, match="pushFilters"):
         source.streamReader(source.schema())
 
 

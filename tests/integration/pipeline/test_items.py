@@ -14,9 +14,9 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from changefeed.feeds.cosmos import items as cosmos_items
 from changefeed.feeds.cosmos.items import Query
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items import spark as items_in_spark
 from changefeed.pipeline.items.item_reader import ItemAccess, Question
+from changefeed.runtime.errors import UserError
 from cosmos_emulator.testing import account_in_thread
 from tests.support.item_reading import found, item_reader
 from tests.support.pipeline_cosmos import ServedCosmos, put, served_cosmos, written
@@ -185,7 +185,7 @@ def test_many_ids_are_asked_for_in_a_few_queries_and_not_one_by_one() -> None:
         rows = found({**feed, "itemIds": json.dumps(ids)}, IDS)
         asked = account.control("GET", "requests")
         prefix = {**feed, "partitionKey": '["a1"]'}
-        with pytest.raises(PipelineRefused, match="it has 2 levels"):
+        with pytest.raises(UserError, match="it has 2 levels"):
             found(prefix, IDS)
         whole = {**feed, "partitionKey": '["a1", 1]'}
         assert {x["id"] for x in found(whole, IDS)} == {f"i{n}" for n in range(1, 900, 35)}
@@ -257,5 +257,5 @@ def test_an_id_without_its_key_is_refused(cosmos: ServedCosmos) -> None:
         ('[["i1", "k"]]', "k", "say it once"),
     ):
         options = {**feed, "itemIds": ids} | ({} if key is None else {"partitionKey": key})
-        with pytest.raises(PipelineRefused, match=said):
+        with pytest.raises(UserError, match=said):
             item_reader(options, IDS).partitions()

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 from pyspark.errors import AnalysisException
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.spark import ItemSource
 from changefeed.pipeline.source.body_schema import with_bodies
+from changefeed.runtime.errors import UserError
 from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos
 from tests.support.processes import PATIENCE
 
@@ -150,7 +150,7 @@ def test_a_stream_of_items_and_items_of_a_log_are_refused_with_advice(
     spark: "SparkSession", cosmos: ServedCosmos
 ) -> None:
     source = ItemSource({"feed": cosmos.address(None)})
-    with pytest.raises(PipelineRefused, match="Stream changes with the format changefeed"):
+    with pytest.raises(UserError, match="Stream changes with the format changefeed"):
         source.streamReader(source.schema())
     with pytest.raises(AnalysisException, match="read them with the format changefeed"):
         spark.read.format("changefeed_items").options(feed="eventlog:/log").load()

@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Operation, RangeId
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings
 from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.tables.aggregates import aggregated
 from changefeed.pipeline.tables.queries import TableQueries
+from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import a_log
 from tests.support.spark_queries import run_to_end
 from tests.support.succession import replace_partitions
@@ -290,7 +290,7 @@ def test_wrong_sql_and_schemas_are_told_before_anything_is_written(
         ({"body_schema": "v VARIANT"}, "'value' is a VARIANT, or has one in it"),
     ]
     for given, advice in wrong:
-        with pytest.raises(PipelineRefused, match=advice):
+        with pytest.raises(UserError, match=advice):
             TableQueries(spark=spark, settings=settings(tmp_path, **given)).starters()
     assert not (tmp_path / "tables").exists()
 
@@ -311,7 +311,7 @@ def test_settings_that_changed_are_refused_before_anything_is_written(
     ]
     versions = {x: DeltaTable(f"{tmp_path}/tables/{x}").version() for x in ("changes", "daily")}
     for other, advice in changed:
-        with pytest.raises(PipelineRefused, match=advice):
+        with pytest.raises(UserError, match=advice):
             TableQueries(
                 spark=spark, settings=settings(tmp_path, **{**made, **other})
             ).starters()

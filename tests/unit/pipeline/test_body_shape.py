@@ -3,7 +3,7 @@
 import pytest
 
 from changefeed.pipeline.body_shape import body_schema_of
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 
 
 def schema(*bodies: str) -> str:
@@ -73,5 +73,5 @@ def test_what_is_nested_deep_is_text_or_no_json(depth: int) -> None:
     [((), "no bodies"), (("[1]", "5"), "1 ARRAY, 1 BIGINT"), (("{}",), "1 STRUCT")],
 )
 def test_bodies_without_fields_have_no_schema(bodies: tuple[str, ...], named: str) -> None:
-    with pytest.raises(PipelineRefused, match=named):
+    with pytest.raises(UserError, match=named):
         body_schema_of(bodies)

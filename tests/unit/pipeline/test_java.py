@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.java import java_home
+from changefeed.runtime.errors import UserError
 
 
 def a_java(folder: Path, version: str = "17.0.1") -> None:
@@ -21,7 +21,7 @@ def test_java_home_goes_before_the_path_which_is_left_to_spark(tmp_path: Path) -
     a_java(tmp_path)
     assert java_home({"PATH": str(tmp_path / "bin")}) is None
     assert java_home({"JAVA_HOME": str(tmp_path), "PATH": ""}) == str(tmp_path)
-    with pytest.raises(PipelineRefused, match="bin/java"):
+    with pytest.raises(UserError, match="bin/java"):
         java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": str(tmp_path / "bin")})
 
 

@@ -16,7 +16,6 @@ from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.metrics import PipelineMetrics
 from changefeed.pipeline.progress import BatchDone, ProgressLog, TableProgress, batch_done
 from changefeed.pipeline.settings import WebSettings
@@ -24,6 +23,7 @@ from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.pipeline.status import RangeStatus
 from changefeed.pipeline.web import served
+from changefeed.runtime.errors import UserError
 from tests.support.logs import captured_logs
 from tests.support.pipeline_feeds import a_log, memory_access
 
@@ -150,7 +150,7 @@ def test_a_pipeline_answers_at_its_address_and_is_ready_unless_a_table_waits(bin
             urlopen(f"{address}/other")
         taken = WebSettings(bind=bind, port=urlsplit(address).port)
         with (
-            pytest.raises(PipelineRefused, match="Choose"),
+            pytest.raises(UserError, match="Choose"),
             served(taken, progress, registry),
         ):
             pass

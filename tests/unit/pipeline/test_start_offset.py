@@ -9,12 +9,12 @@ import pytest
 
 from changefeed.leases.position_file import written
 from changefeed.pipeline.checkpoint_dir import keep_start
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.lease_offsets import leases_of
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset
 from changefeed.pipeline.start_offset import resolve
+from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import a_log, append_to
 
 pytestmark = pytest.mark.real_time
@@ -74,7 +74,7 @@ def test_a_query_starts_where_hosts_have_stopped_and_counts_on_from_their_epochs
         start = resolve("s3://bucket/checkpoint", f"file:{file}", access)
         assert start == replace(half, epoch=4)
         assert Offset.of(start.as_text()) == start
-        with pytest.raises(PipelineRefused, match="cannot be read"):
+        with pytest.raises(UserError, match="cannot be read"):
             resolve("s3://bucket/checkpoint", f"file:{tmp_path}/none.json", access)
 
 
@@ -88,6 +88,6 @@ def test_a_checkpoint_without_the_start_of_a_batch_that_was_begun_is_refused(
         (checkpoint / "_start").write_text(text)
     with (
         closing(open_access(feed)) as access,
-        pytest.raises(PipelineRefused, match=f"{checkpoint}/_start"),
+        pytest.raises(UserError, match=f"{checkpoint}/_start"),
     ):
         resolve(str(checkpoint), "now", access)

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 from changefeed.feeds.starts import start_in
 from changefeed.fleet.reset import check_position
 from changefeed.host.settings import FeedSettings
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.options import Options
 from changefeed.runtime.errors import UserError
@@ -33,8 +32,8 @@ def test_a_place_to_start_is_a_word_a_time_or_else_a_position() -> None:
         (lambda x: FeedSettings(start=datetime.fromisoformat(x)), ValidationError),
         (lambda x: PipelineSettings(feed=LOG, directory="d", start=x), ValidationError),
         (lambda x: check_position(["r0"], x), UserError),
-        (lambda x: Options.of({"feed": LOG, "startingAt": x}), PipelineRefused),
-        (lambda x: Options.of({"feed": LOG, "endingAt": x}), PipelineRefused),
+        (lambda x: Options.of({"feed": LOG, "startingAt": x}), UserError),
+        (lambda x: Options.of({"feed": LOG, "endingAt": x}), UserError),
     ],
 )
 def test_a_time_in_the_future_is_refused_wherever_a_time_is_taken(

@@ -8,7 +8,6 @@ import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.observers.errors import ObserverFailed
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate, held
@@ -160,7 +159,7 @@ def test_a_fill_that_fails_is_tried_again_and_so_is_one_after_its_query_has_fail
 
 
 def test_any_other_failure_ends_the_pipeline_and_says_whose_turn_it_is(tmp_path: Path) -> None:
-    with pytest.raises(PipelineRefused, match=r"'orders'.*no event log at x"):
+    with pytest.raises(UserError, match=r"'orders'.*no event log at x"):
         Story(tmp_path, Query(REFUSED)).run()
     with pytest.raises(Failure, match="Java heap") as told:
         Story(tmp_path, Query("Java heap space\n\tat x")).run()

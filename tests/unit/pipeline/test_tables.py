@@ -14,12 +14,12 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.tables import delta_table as delta
 from changefeed.pipeline.tables.delta_sink import DeltaAppender, Written, append_once
 from changefeed.pipeline.tables.delta_table import Upkeep, compact, ensure_table, refuse_another
 from changefeed.pipeline.tables.latest import MERGE
 from changefeed.pipeline.tables.merge import Merge, merge_here
+from changefeed.runtime.errors import UserError
 from tests.support.logs import captured_logs
 
 pytestmark = pytest.mark.real_time
@@ -88,9 +88,9 @@ def test_a_table_with_other_columns_or_made_for_something_else_is_refused(
     fewer = pa.schema([("key", pa.string())])
     wider = pa.schema([("key", pa.string()), ("sequence", pa.float64())])
     for other, told in ((fewer, "key string"), (wider, "sequence double")):
-        with pytest.raises(PipelineRefused, match=told):
+        with pytest.raises(UserError, match=told):
             refuse_another(uri, other, "hours")
-    with pytest.raises(PipelineRefused, match=r"hours.*days"):
+    with pytest.raises(UserError, match=r"hours.*days"):
         ensure_table(uri, SCHEMA, "days")
 
 

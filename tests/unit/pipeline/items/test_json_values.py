@@ -29,8 +29,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.items.columns import ItemColumns, of_format
+from changefeed.runtime.errors import UserError
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)
 INSIDE = StructType([StructField("n", IntegerType()), StructField("s", StringType())])
@@ -131,12 +131,12 @@ def test_a_result_that_is_no_object_has_no_fields_and_is_rescued() -> None:
     ],
 )
 def test_a_type_that_items_have_not_is_refused(kind: DataType, said: str) -> None:
-    with pytest.raises(PipelineRefused, match=said):
+    with pytest.raises(UserError, match=said):
         columns(kind)
 
 
 def test_a_column_of_the_format_has_its_type() -> None:
-    with pytest.raises(PipelineRefused, match="add committed_at TIMESTAMP"):
+    with pytest.raises(UserError, match="add committed_at TIMESTAMP"):
         ItemColumns.of(of_format(("id",)), ("committed_at",))
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import RangeId
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.advice import query_advice
+from changefeed.runtime.errors import UserError
 
 
 def test_a_refusal_keeps_what_led_to_it_and_other_errors_pass_as_they_are() -> None:
     refused = RangeRefused(RangeId("a"), "range 'a' is gone. Reset the lease of this range")
-    with pytest.raises(PipelineRefused, match="Start the query") as raised, query_advice():
+    with pytest.raises(UserError, match="Start the query") as raised, query_advice():
         raise refused
     assert raised.value.__cause__ is refused
     for error in (FeedUnavailable("away", 5.0), FeedRefused("no log at x"), KeyError("x")):

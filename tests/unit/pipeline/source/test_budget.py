@@ -12,13 +12,13 @@ from changefeed.feeds.cosmos.spending import ClientOptions
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source import spark as module
 from changefeed.pipeline.source.addresses import read_parts
 from changefeed.pipeline.source.options import Options, slices_text
 from changefeed.pipeline.source.planning import bundled
 from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.spark import BatchReader, SlicePartition, StreamReader
+from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import a_log
 
 pytestmark = pytest.mark.real_time
@@ -45,9 +45,9 @@ def test_what_a_query_may_take_is_said_as_hosts_say_it_in_the_address() -> None:
     more = Options.of({"feed": address, "throughputBucket": "2", "mode": "all-versions"})
     assert shares_of(more.feed) == expected
     for option in SHARES:
-        with pytest.raises(PipelineRefused, match=f"{option}.*'eventlog'"):
+        with pytest.raises(UserError, match=f"{option}.*'eventlog'"):
             Options.of({"feed": "eventlog:/log", option: "1"})
-    with pytest.raises(PipelineRefused, match=r"priority='high'.*say it once"):
+    with pytest.raises(UserError, match=r"priority='high'.*say it once"):
         Options.of({"feed": address, "priority": "high"})
 
 

@@ -16,7 +16,6 @@ from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.collection_reader import columns_of
@@ -24,7 +23,7 @@ from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset, plan_slices
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.stored_reader import StoredAccess
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, UserError
 from tests.support.brokers import batch, columns, first_broker, in_era, put
 from tests.support.pipeline_feeds import drained, names
 from tests.support.watched_store import WatchedStore
@@ -124,7 +123,7 @@ async def test_positions_of_another_cluster_and_beyond_the_end_are_refused() -> 
     store = MemoryStore()
     async with first_broker(store, parts=2) as core:
         await fill(core, WHOLE, 2)
-        refused = (PipelineRefused, FeedRefused)
+        refused = (UserError, FeedRefused)
         with reading(store) as access:
             for text, message in (("0123abcd/1", "another log"), ("lsn-5", "not a position")):
                 offset = Offset(marks={WHOLE: Mark(position=Position(text))})
@@ -147,7 +146,7 @@ async def test_records_that_retention_has_deleted_are_refused_by_their_names() -
             message = (
                 f"records 1 to {TABLE_EVERY} of range '{WHOLE}'.* new checkpoint directory"
             )
-            with pytest.raises(PipelineRefused, match=message), query_advice():
+            with pytest.raises(UserError, match=message), query_advice():
                 next_offset(access, start)
             with pytest.raises(PositionGone):
                 names(access, planned[0])

@@ -8,8 +8,8 @@ import pytest
 from pyspark import cloudpickle
 
 from changefeed.feeds.cosmos.address import SECRETS, CosmosAccess
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.options import CREDENTIALS, Options
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.secret import Secret
 
 FEED = {"feed": "cosmos://acc.example/d/c"}
@@ -43,6 +43,6 @@ def test_credentials_reach_executors_and_are_not_shown() -> None:
 def test_credentials_that_open_nothing_are_refused_and_not_repeated(
     given: Mapping[str, str], named: str
 ) -> None:
-    with pytest.raises(PipelineRefused, match=named) as refused:
+    with pytest.raises(UserError, match=named) as refused:
         Options.of({**FEED, **given})
     assert "s3cr3t" not in str(refused.value)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import Change, FeedRange, Page, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.offsets import Mark, Offset
@@ -23,6 +22,7 @@ from changefeed.pipeline.source.planning import (
     tasks,
 )
 from changefeed.pipeline.source.reader import Slice
+from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import Name, drained, memory_access, names
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
@@ -79,7 +79,7 @@ def test_offsets_are_the_same_text_whatever_the_order_they_were_made_in() -> Non
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"r0": 5}', '{"r0": ["1"]}', '{"r0": [1, 0, 0]}'])
 def test_the_offset_of_another_source_is_refused_with_advice(text: str) -> None:
-    with pytest.raises(PipelineRefused, match="checkpoint directory"):
+    with pytest.raises(UserError, match="checkpoint directory"):
         Offset.of(text)
 
 
@@ -205,5 +205,5 @@ def test_descendants_of_named_ranges_are_wanted_through_many_generations() -> No
     assert [x.id for x in narrowed(ranges, [R1])] == [R1, one.id, other.id, grandchild.id]
     assert [x.id for x in narrowed(ranges, [one.id])] == [one.id]
     assert narrowed(ranges, []) == ranges
-    with pytest.raises(PipelineRefused, match="'r9'"):
+    with pytest.raises(UserError, match="'r9'"):
         narrowed(ranges, [R1, RangeId("r9")])

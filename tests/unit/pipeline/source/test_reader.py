@@ -20,7 +20,6 @@ from pyspark.sql.types import (
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.record_batches import ENVELOPE
 from changefeed.pipeline.source.spark import (
@@ -29,6 +28,7 @@ from changefeed.pipeline.source.spark import (
     StreamReader,
     UnlimitedStreamReader,
 )
+from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import a_log, append_to
 from tests.support.succession import replace_partitions
 
@@ -140,7 +140,7 @@ def test_a_stream_without_limits_refuses_what_spark_would_not_keep(
     given: dict[str, str], tmp_path: Path
 ) -> None:
     feed = a_log(tmp_path / "log", {"a": 1})
-    with pytest.raises(PipelineRefused, match=r"before 4\.2"):
+    with pytest.raises(UserError, match=r"before 4\.2"):
         unlimited(feed, **given).initialOffset()
 
 
@@ -154,7 +154,7 @@ def test_a_batch_with_nothing_to_read_has_one_task_that_reads_nothing(tmp_path: 
 def test_a_stream_refuses_an_end(tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 3})
     source = ChangefeedSource({"feed": feed, "endingat": "now"})
-    with pytest.raises(PipelineRefused, match="availableNow=True"):
+    with pytest.raises(UserError, match="availableNow=True"):
         source.streamReader(a_schema(*zip(ENVELOPE, KINDS, strict=True)))
     assert source.reader(a_schema(*zip(ENVELOPE, KINDS, strict=True))) is not None
 
@@ -167,7 +167,7 @@ def test_another_schema_is_refused_with_what_to_do_instead(
 ) -> None:
     source = ChangefeedSource({"feed": a_log(tmp_path / "log", {})})
     for make in (source.reader, source.streamReader):
-        with pytest.raises(PipelineRefused, match=r"columns', 'range,.*with_bodies"):
+        with pytest.raises(UserError, match=r"columns', 'range,.*with_bodies"):
             make(a_schema(*schema))
 
 
@@ -178,7 +178,7 @@ def test_other_columns_on_an_existing_checkpoint_are_refused(tmp_path: Path) -> 
     end = one.latestOffset(start, ReadMaxRows(4))
     assert rows(reader(feed, columns="key,body"), start, end) == 4
     other = reader(feed, columns="key,body,sequence")
-    with pytest.raises(PipelineRefused, match="'key,body'"):
+    with pytest.raises(UserError, match="'key,body'"):
         other.latestOffset(end, ReadAllAvailable())
-    with pytest.raises(PipelineRefused, match="'key,body'"):
+    with pytest.raises(UserError, match="'key,body'"):
         other.partitions(start, end)

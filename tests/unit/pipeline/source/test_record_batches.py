@@ -10,10 +10,10 @@ from changefeed.feeds.eventlog.block_format import Columns, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
-from changefeed.pipeline.errors import PipelineRefused
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from changefeed.pipeline.tables.delta_table import arrow_schema
+from changefeed.runtime.errors import UserError
 from tests.support import make
 
 R0 = RangeId("r0")
@@ -108,7 +108,7 @@ def test_bodies_that_come_side_by_side_are_cut_where_they_end(bodies: list[str])
     ],
 )
 def test_wrong_options_are_refused(given: dict[str, str], named: str) -> None:
-    with pytest.raises(PipelineRefused, match=named):
+    with pytest.raises(UserError, match=named):
         Options.of({"feed": "eventlog:/log", **given} if given else {})
 
 

@@ -28,14 +28,14 @@ IN_SPARK_4_0 = """
 from pyspark.sql import datasource
 for name in ("Filter", *(x.__name__ for x in datasource.Filter.__subclasses__())):
     delattr(datasource, name)
-from changefeed.pipeline.errors import PipelineRefused
+from changefeed.runtime.errors import UserError
 from changefeed.pipeline.source.spark import ChangefeedSource, ItemSource
 for made, feed in ((ChangefeedSource, "eventlog:/log"), (ItemSource, "cosmos://h/d/c")):
     source = made({"feed": feed})
     source.reader(source.schema())
     try:
         made({"feed": feed, "pushFilters": "true"}).reader(source.schema())
-    except PipelineRefused as refused:
+    except UserError as refused:
         assert "before 4.1" in str(refused)
     else:
         raise AssertionError("filters would not be pushed, without a word")
