@@ -70,7 +70,7 @@ def test_the_log_and_its_brokers_have_no_more_lines() -> None:
 
 def test_there_are_no_more_protocols_and_settings() -> None:
     protocols = [x.name for x in classes(*CORE) if "Protocol" in bases(x)]
-    assert len(protocols) <= 9, protocols
+    assert len(protocols) <= 8, protocols
     assert leaves(Settings) <= 40
     assert leaves(BrokerSettings) <= 20
     assert leaves(PipelineSettings) <= 27
