@@ -19,10 +19,9 @@ from operator import attrgetter
 from random import Random
 from zlib import crc32
 
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import Change
 from changefeed.observers.errors import AttemptFailed
-from changefeed.observers.judge import Judge, Successes, Waiting
-from changefeed.observers.retry import GrowingDelays
+from changefeed.observers.judge import Judge, Waiting
 
 _in_order = attrgetter("sequence")
 _AT_ONCE = 100
@@ -57,26 +56,23 @@ class _Key:
 
 
 class KeyScheduler:
-    """The scheduler of one range, for so many ``observers``.
+    """The scheduler of one range, whose failures ``judge`` judges, for so many ``observers``.
 
-    ``attempts`` is ``None`` where nothing is put aside. With ``sticky`` a key has the same
-    observer always. Where not ``by_key``, all changes of the range are of one.
+    With ``sticky`` a key has the same observer always. Where not ``by_key``, all changes of the
+    range are of one.
     """
 
     def __init__(
         self,
-        range_id: RangeId,
+        judge: Judge,
         *,
-        attempts: int | None,
-        delays: GrowingDelays,
-        successes: Successes,
         random: Random,
         observers: int = 1,
         sticky: bool = False,
         by_key: bool = True,
         largest: int = 1000,
     ) -> None:
-        self.judge = Judge(range_id, attempts, delays, successes)
+        self.judge = judge
         self._random = random
         self._observers = observers
         self._sticky = sticky

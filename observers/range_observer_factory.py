@@ -9,7 +9,7 @@ from changefeed.observers.call import CalledObserver, RangeContext
 from changefeed.observers.dead_letters import DeadLetters, Origin
 from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.failure_log import FailureLog
-from changefeed.observers.judge import Successes
+from changefeed.observers.judge import Judge, Successes
 from changefeed.observers.key_scheduler import KeyScheduler
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.observer_context import ObserverContext
@@ -62,7 +62,7 @@ class RangeObserverFactory:
     successes: Successes = field(default_factory=Successes, kw_only=True)
 
     @property
-    def aside(self) -> LetterWriter | None:
+    def letter_writer(self) -> LetterWriter | None:
         """Where changes are put that no observer is given any more."""
         if self.dead_letters is None:
             return None
@@ -78,11 +78,10 @@ class RangeObserverFactory:
     def keys_of(self, range_id: RangeId, largest: int) -> KeyScheduler:
         """Make the scheduler of a range, of batches of so many changes at the most."""
         settings = self.settings
+        attempts = None if settings.on_failure == "retry" else settings.retry.attempts
+        delays = GrowingDelays(settings.retry, self.random)
         return KeyScheduler(
-            range_id,
-            attempts=None if settings.on_failure == "retry" else settings.retry.attempts,
-            delays=GrowingDelays(settings.retry, self.random),
-            successes=self.successes,
+            Judge(range_id, attempts, delays, self.successes),
             random=self.random,
             observers=settings.concurrency,
             sticky=self._is_manual and settings.concurrency > 1,
@@ -103,7 +102,7 @@ class RangeObserverFactory:
             attempts=self.settings.retry.attempts,
             delays=GrowingDelays(self.settings.retry, self.random),
             events=self.events,
-            aside=self.aside,
+            letter_writer=self.letter_writer,
         )
 
     def _runner(self, context: RangeContext) -> Runner:

@@ -67,7 +67,7 @@ class RangeObservers:
     attempts: int | None
     delays: GrowingDelays
     events: FailureLog
-    aside: LetterWriter | None
+    letter_writer: LetterWriter | None
 
     def __post_init__(self) -> None:
         self._now = asyncio.get_running_loop().time
@@ -241,11 +241,11 @@ class RangeObservers:
         if not found:  # the usual case
             return changes
         for change in found:
-            if self.aside is None:
+            if self.letter_writer is None:
                 raise await self._refusal(runner, changes, change, blame)
             self.context.check()
             failure, attempts = _why_aside(change, blame)
-            await self._set_aside(self.aside, runner, change, failure, attempts)
+            await self._set_aside(self.letter_writer, runner, change, failure, attempts)
         return [] if blame else [x for x in changes if x.unreadable is None]
 
     async def _refusal(
@@ -286,13 +286,15 @@ class RangeObservers:
     async def _put_aside(self, runner: Runner, why: Waiting, error: AttemptFailed) -> None:
         """Put a change aside, lastingly, before anything behind it of its key goes on."""
         change = why.change
-        if self.aside is None:
+        if self.letter_writer is None:
             if ran_out_of_memory(error):
                 raise out_of_memory(self.context.range.id, describe(error)) from error
             raise self._failure(change, why.tries, error) from error
         try:
             async with self.context.in_call("put aside", [change]):
-                await self._set_aside(self.aside, runner, change, failure_of(error), why.tries)
+                await self._set_aside(
+                    self.letter_writer, runner, change, failure_of(error), why.tries
+                )
         except AttemptFailed as failed:
             self.keys.put_back(change)
             self._report(why, failed)
@@ -301,13 +303,13 @@ class RangeObservers:
 
     async def _set_aside(
         self,
-        aside: LetterWriter,
+        writer: LetterWriter,
         runner: Runner,
         change: Change,
         failure: LetterError,
         tries: int,
     ) -> None:
-        await aside.put(runner.context, change, failure, attempts=tries)
+        await writer.put(runner.context, change, failure, attempts=tries)
         await runner.observer.put_aside(runner.context, change)
         runner.context.acknowledge(change)
 

@@ -16,7 +16,7 @@ from changefeed.feeds.feed import Change, Position, RangeId
 from changefeed.host.progress import Progress
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, hash_of
 from changefeed.observers.errors import AttemptFailed
-from changefeed.observers.judge import Successes, Verdict
+from changefeed.observers.judge import Judge, Successes, Verdict
 from changefeed.observers.key_scheduler import Batch, KeyScheduler
 from changefeed.observers.retry import GrowingDelays, RetrySettings
 from tests.support import make
@@ -100,10 +100,9 @@ class Owner:
         cls, world: World, start: Checkpoint, successes: Successes, observers: int
     ) -> "Owner":
         keys = KeyScheduler(
-            R1,
-            attempts=ATTEMPTS,
-            delays=GrowingDelays(RetrySettings(max_delay=30), world.rng),
-            successes=successes,
+            Judge(
+                R1, ATTEMPTS, GrowingDelays(RetrySettings(max_delay=30), world.rng), successes
+            ),
             random=world.rng,
             observers=observers,
             largest=PAGE,
