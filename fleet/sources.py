@@ -123,14 +123,14 @@ class StoreSource:
         if self.feed is None:
             return {x.range_id: None for x in leases}
         measured = Backlogs(self.feed, leased=keymap.leases.keys(), ranges=ranges)
-        due = {x.child.range.id for x in keymap.new_leases}
+        new = {x.child.range.id for x in keymap.new_leases}
 
         async def behind(lease: Lease) -> Backlog | None:
             if lease.position is None:
                 return None
             try:
                 if lease.end is not None:
-                    coming = [x for x in lease.end.children if x.range.id in due]
+                    coming = [x for x in lease.end.children if x.range.id in new]
                     return await measured.beyond(coming)
                 return await measured.behind(lease.range, lease.position)
             except FeedError as error:

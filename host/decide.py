@@ -294,7 +294,7 @@ class _LeaseChanges:
         }
         self.begun = read | deleted
         if ranges.asked == -inf:
-            new, gaps, finished, superseded = {}, {}, {}, {}  # what the feed has, nobody knows
+            new, gaps, finished, superseded = {}, {}, {}, {}  # the feed was not asked yet
         else:
             new = {x.child.range.id: x for x in keymap.new_leases}
             gaps = {x.range_id: x for x in _gaps(keymap, ranges)}

@@ -124,7 +124,7 @@ class Delivery:
 
     def asked(self, request: KeyRequest) -> KeyRequest:
         """Do what a person asks, next; return it with the answer."""
-        if request.aside and self._shared.make_observer.aside is None:
+        if request.aside and self._shared.make_observer.letter_writer is None:
             return replace(request, answer="no dead letters")
         waits = self._keys.ask(request.key, aside=request.aside)
         self._moved.set()

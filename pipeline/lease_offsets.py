@@ -67,8 +67,8 @@ def _cut_off(lease: Lease, keymap: KeyMap) -> bool:
 
 def _to_come(keymap: KeyMap, *, inherits: bool) -> Iterator[Lease]:
     """Return the leases that hosts have not come to create, where a query cannot know them."""
-    for due in keymap.new_leases:
-        child = due.child
+    for lease in keymap.new_leases:
+        child = lease.child
         if inherits or child.range.of is not None:
             yield Lease(range=child.range, checkpoint=Checkpoint(child.start))
 

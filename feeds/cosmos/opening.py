@@ -74,7 +74,9 @@ async def _opened(
     where = f"{account.endpoint}{address.database}/{address.container}"
     async with AsyncExitStack() as stack:
         async with answering(where, timeout):
-            client = await stack.enter_async_context(client_of(account, **options.options))
+            client = await stack.enter_async_context(
+                client_of(account, **options.client_arguments)
+            )
         database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
         budget = options.budget(where, budgets)

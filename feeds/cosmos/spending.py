@@ -48,8 +48,8 @@ class ClientOptions:
         )
 
     @property
-    def options(self) -> dict[str, Any]:
-        """What a client takes, for all its requests."""
+    def client_arguments(self) -> dict[str, Any]:
+        """The keyword arguments of a client, for all its requests."""
         given = {
             "priority": self.priority,
             "throughput_bucket": self.throughput_bucket,

@@ -157,7 +157,7 @@ class SimClient(BrokerClient):
         super().__init__(SimConnection(world), address)
         self._world = world
         self._era = 0
-        """The newest that it was told of."""
+        """The newest era in what brokers have answered."""
 
     async def routes(self, **asked: Any) -> Routes:
         found = await super().routes(**asked)

@@ -83,11 +83,14 @@ def test_a_long_wait_is_told_instead_of_waited_for() -> None:
 
 def test_options_of_an_address_are_read_or_refused() -> None:
     given_all = {"priority": "low", "throughput_bucket": "2", "max_ru": "400"}
-    assert ClientOptions.of(given_all).options == {"priority": "Low", "throughput_bucket": 2}
+    assert ClientOptions.of(given_all).client_arguments == {
+        "priority": "Low",
+        "throughput_bucket": 2,
+    }
     assert ClientOptions.of(given_all).max_ru == 400
     near = ClientOptions.of({"regions": "East US, West US"})
-    assert near.options == {"preferred_locations": ["East US", "West US"]}
-    assert ClientOptions.of({}).options == {}
+    assert near.client_arguments == {"preferred_locations": ["East US", "West US"]}
+    assert ClientOptions.of({}).client_arguments == {}
     for name, wrong in [
         ("priority", "lowest"),
         ("throughput_bucket", "6"),
