@@ -13,10 +13,16 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _MAX_CALL = 10.0
+_MAX_TIME = 2.0**24
+"""Seconds, 194 days. Beyond, a float cannot say asyncio's tick of a nanosecond, and no timer
+would run when it is due.
+"""
 
 
 class Deadlock(AssertionError):
-    """Every task waits, and no timer is set: a real program would hang here."""
+    """Every task waits, and no timer is set, or timers alone for half a year: a real program
+    would hang here.
+    """
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
@@ -62,6 +68,10 @@ class _Skipping(selectors.DefaultSelector):
             raise Deadlock("all tasks are waiting and no timer is set")
         if not ready and timeout is not None:
             self._loop.skip(timeout)
+            if self._loop.time() >= _MAX_TIME:
+                raise Deadlock(
+                    "tasks have waited for 194 days: what do they try again and again?"
+                )
         return ready
 
 
