@@ -13,9 +13,11 @@ from typing import Any
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.one_thread import OneThread
+from changefeed.runtime.wal import change_to_wal
 from changefeed.transactional.observer import TABLE, TransactionalObserver, check_given
 
 _BUSY_TIMEOUT = 5.0
+_change_to_wal = partial(change_to_wal, within=_BUSY_TIMEOUT)
 
 
 def in_sqlite(
@@ -53,7 +55,7 @@ class _Sqlite:
         try:
             connect = partial(sqlite3.connect, timeout=_BUSY_TIMEOUT, isolation_level=None)
             self._connection = await self._thread.run(connect, self._path)
-            await self.run("pragma journal_mode = wal")
+            await self._thread.run(_change_to_wal, self._connection)
             await self.run(create)
         except BaseException:
             await self.close()

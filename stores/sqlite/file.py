@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
-
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_may_pass
 from changefeed.runtime.open_database import OpenDatabase
 from changefeed.runtime.private_file import make_private
+from changefeed.runtime.wal import change_to_wal
 from changefeed.stores.sqlite.schema import CREATION, FILE_MARKS
 from changefeed.stores.sqlite.transaction import FailedChange, Work, in_one_transaction
 
@@ -237,18 +236,8 @@ class SqliteFile:
         )
 
     async def _prepare(self) -> None:
-        # Processes that start together get in each other's way here, and SQLite does not
-        # wait by itself for the change to WAL.
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception_type(StoreUnavailable),
-            stop=stop_after_delay(self._busy_timeout),
-            wait=wait_random(0.005, 0.05),
-            reraise=True,
-        ):
-            with attempt:
-                await self._run(self._look)
-                rows = await self.select("pragma journal_mode = wal")
-        if [[*x.values()] for x in rows] != [["wal"]]:
+        await self._run(self._look)
+        if not await self._run(partial(change_to_wal, within=self._busy_timeout)):
             raise StoreRefused(f"{self._path}: no WAL is possible here; use a local disk")
         durability = "full" if self._keeps_changes else "normal"
         await self.select(f"pragma synchronous = {durability}")

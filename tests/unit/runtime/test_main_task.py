@@ -95,7 +95,8 @@ async def main():
     await asyncio.sleep(0.05)
     print("waits", flush=True)
     try:
-        await asyncio.sleep(60)
+        while True:  # a signal just before the loop waits is seen after it has waited
+            await asyncio.sleep(0.1)
     finally:
         await asyncio.sleep(0.05)
         print("cleaned up", flush=True)
