@@ -14,7 +14,8 @@ from changefeed.feeds.brokers.address import PLAIN, broker_urls
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.secret import FileValue, HasSecrets, Secret
+from changefeed.runtime.secret import FileValue, Secret
+from changefeed.runtime.secret_settings import HasSecrets
 from changefeed.runtime.settings import (
     AllSettings,
     Bytes,

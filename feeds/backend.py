@@ -4,15 +4,16 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any
 
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.cosmos.spending import Budgets
 from changefeed.feeds.feed import Feed, Position
 from changefeed.runtime.backends import Address, BackendT, BackendTable, own_settings
 from changefeed.runtime.diagnostics import Diagnostic
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _SECTIONS = "CHANGEFEED_BACKENDS__"
 
@@ -109,7 +110,7 @@ class FeedBackend:
     place: str
     open: Callable[[Address, OpenOptions], AbstractAsyncContextManager[Feed]]
     check: Callable[[Address, OpenOptions], AsyncIterator[Diagnostic]] | None = None
-    settings: type[BaseModel] | None = None
+    settings: "type[BaseModel] | None" = None
     modes: tuple[str, ...] = ()
     absolute: Callable[[str], str] = _unchanged
     positions: Callable[[], PositionTraits] | None = None

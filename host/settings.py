@@ -31,7 +31,7 @@ from changefeed.observers.retry import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.paths import absolute
-from changefeed.runtime.secret import HasSecrets
+from changefeed.runtime.secret_settings import HasSecrets
 from changefeed.runtime.settings import (
     MAX_NUMBER,
     AllSettings,

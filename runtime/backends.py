@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ValidationError
-
 from changefeed.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Backend(Protocol):
     def place(self) -> str: ...
 
     @property
-    def settings(self) -> type[BaseModel] | None: ...
+    def settings(self) -> "type[BaseModel] | None": ...
 
 
 BackendT = TypeVar("BackendT", bound=Backend)
@@ -221,6 +222,8 @@ def own_settings(backend: Backend, sections: Mapping[str, Mapping[str, Any]]) ->
         if given:
             raise UserError(f"backends.{backend.name}: this backend has no settings")
         return None
+    from pydantic import ValidationError  # noqa: PLC0415 - where there are models, it is here
+
     try:
         return backend.settings.model_validate(given)
     except ValidationError as error:

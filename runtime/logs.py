@@ -12,12 +12,13 @@ import logging
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
-from changefeed.runtime.settings import LogSettings
+if TYPE_CHECKING:
+    from changefeed.runtime.settings import LogSettings
 
 Form = Literal["json", "console"]
 
@@ -81,7 +82,7 @@ def _as_record(
     }
 
 
-def set_up_logs(settings: LogSettings, more: Sequence[logging.Handler] = ()) -> None:
+def set_up_logs(settings: "LogSettings", more: Sequence[logging.Handler] = ()) -> None:
     """Send all logs to standard error, and to the handlers ``more``.
 
     For a process that is ours: it changes what the whole process logs, and how.
@@ -126,7 +127,7 @@ def _add_timestamp(
     return event
 
 
-def form_of(settings: LogSettings, *, terminal: bool) -> Form:
+def form_of(settings: "LogSettings", *, terminal: bool) -> Form:
     if settings.format == "auto":
         return "console" if terminal else "json"
     return settings.format

@@ -1,4 +1,4 @@
-"""Secrets: keys, tokens and passwords, in the settings or in files, as Kubernetes mounts them.
+"""Secrets: keys, tokens and passwords, as text or in files, as Kubernetes mounts them.
 
 Keys are renewed while hosts run: the file gets a new one, and the old one ends. So a client
 keeps no text, but the ``Secret``, and asks it at each use, or at each connection where those
@@ -6,27 +6,14 @@ last. A refusal is asked again for a while (``runtime.patience``), and by then w
 file has.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, Self, TypeVar
-
-from pydantic import (
-    BaseModel,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
+from typing import Generic, TypeVar
 
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.logs import get_logger
 from changefeed.runtime.paths import absolute
-from changefeed.runtime.settings_schema import IN_FILE, is_secret
 
 T = TypeVar("T")
-
-_log = get_logger()
 
 
 class FileValue(Generic[T]):
@@ -49,16 +36,23 @@ class FileValue(Generic[T]):
             self._last = self._read()
         except (UserError, ValueError) as error:
             if not self._missed:
-                _log.warning(
-                    "process.warning",
-                    what="a secret is unreadable",
-                    reason=str(error),
-                    advice="the last one is used on",
-                )
+                _warn(error)
             self._missed = True
         else:
             self._missed = False
         return self._last
+
+
+def _warn(error: Exception) -> None:
+    # Here, since it takes long to import, and most processes of Spark log nothing.
+    from changefeed.runtime.logs import get_logger  # noqa: PLC0415
+
+    get_logger().warning(
+        "process.warning",
+        what="a secret is unreadable",
+        reason=str(error),
+        advice="the last one is used on",
+    )
 
 
 class Secret(FileValue[str]):
@@ -84,50 +78,6 @@ class Secret(FileValue[str]):
     def within(self, take: Callable[[str], str]) -> "Secret":
         """Return a part of this one, as the key in a connection string. ``take`` finds it."""
         return Secret(lambda: take(self.current()))
-
-
-class HasSecrets(BaseModel):
-    """Settings with secrets: each is ``NAME``, or in the file that ``NAME_file`` names."""
-
-    _files: dict[str, Path] = PrivateAttr(default_factory=dict)
-
-    @field_validator("*")
-    @classmethod
-    def _find_files_from_anywhere(cls, given: object) -> object:
-        """Files are read again while the process runs, from wherever it is by then."""
-        return absolute(given) if isinstance(given, Path) else given
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _take_files(cls, given: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if not isinstance(given, Mapping):
-            return handler(given)
-        values, files = dict(given), {}
-        for name, field in cls.model_fields.items():
-            in_file = f"{name}{IN_FILE}"
-            if not is_secret(field.annotation) or values.get(in_file) is None:
-                continue
-            file = values.pop(in_file)
-            if values.get(name) is not None:
-                raise ValueError(f"set {name} or {in_file}, not both")
-            if not isinstance(file, str | Path):
-                raise ValueError(f"{in_file} should be the path of a file")  # noqa: TRY004
-            files[name] = absolute(Path(file))
-        made = handler(values)
-        made._files = files  # noqa: SLF001 - of this class
-        return made
-
-    def secret_of(self, name: str) -> Secret | None:
-        """Return the secret of this name, if it is set. Raise ``UserError`` for its file."""
-        if (file := self.file_of(name)) is not None:
-            return Secret.in_file(file)
-        given: SecretStr | None = getattr(self, name)
-        text = given.get_secret_value() if given is not None else ""
-        return Secret.of(text) if text else None
-
-    def file_of(self, name: str) -> Path | None:
-        """Return the file that holds the secret of this name, if one is named."""
-        return self._files.get(name)
 
 
 def read_secret(file: Path) -> str:

@@ -3,7 +3,8 @@
 from pydantic import ConfigDict, SecretStr
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.runtime.secret import HasSecrets, Secret
+from changefeed.runtime.secret import Secret
+from changefeed.runtime.secret_settings import HasSecrets
 
 
 class PasswordSettings(HasSecrets):

@@ -13,7 +13,8 @@ from pydantic import ConfigDict, Field, SecretStr
 from changefeed.feeds.backend import backend_sections
 from changefeed.feeds.errors import FeedRefused
 from changefeed.runtime.backends import own_settings
-from changefeed.runtime.secret import HasSecrets, Secret
+from changefeed.runtime.secret import Secret
+from changefeed.runtime.secret_settings import HasSecrets
 from changefeed.runtime.settings import Seconds, SecondsOrZero
 
 

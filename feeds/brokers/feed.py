@@ -12,11 +12,8 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.address import BrokersAddress
-from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.ends import Ends
 from changefeed.feeds.brokers.errors import position_beyond
 from changefeed.feeds.brokers.protocol import Block, ReadResult
@@ -27,10 +24,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import parts as parts_of
 from changefeed.feeds.eventlog.block_format import BlockChanges, joined
 from changefeed.feeds.eventlog.errors import Damaged
-from changefeed.feeds.eventlog.ids import (
-    position,
-    sequence_in,
-)
+from changefeed.feeds.eventlog.ids import position, sequence_in
 from changefeed.feeds.feed import (
     Change,
     Child,
@@ -43,6 +37,10 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.parts import range_in_name
 from changefeed.feeds.timestamps import start_us
+
+if TYPE_CHECKING:
+    from changefeed.feeds.brokers.access import BrokerAccess
+    from changefeed.feeds.brokers.address import BrokersAddress
 
 _PAGE_BYTES = 1024 * 1024
 _LEFTOVER_BYTES = 64 * 1024 * 1024
@@ -223,12 +221,15 @@ class BrokersFeed(CollectionFeed):
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, address: BrokersAddress, access: BrokerAccess
+        cls, address: "BrokersAddress", access: "BrokerAccess"
     ) -> "AsyncIterator[BrokersFeed]":
         """Read until the block is left.
 
         Raise ``FeedRefused`` for a collection that is not there or may not be read.
         """
+        # Here, since a log is read without the client of brokers, and imported without it.
+        from changefeed.feeds.brokers.client import BrokerClient  # noqa: PLC0415
+
         async with BrokerClient.open(address, access) as client:
             yield cls(client, await client.routes(), wait=access.wait)
 

@@ -4,9 +4,13 @@ No row is looked at in Python, and bytes are not copied: sizes become offsets by
 and a text is checked to be UTF-8. What is damaged is noticed before Arrow could read where
 there is nothing. Numbers are taken to be little-endian, as the log has them.
 
+Constants are made of bytes, too: for the first Python value or list that Arrow is given, it
+imports pandas, which takes longer than a small task of Spark.
+
 The way back, from Arrow to the columns of a log, is exact too: it gives the same bytes.
 """
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, Literal
@@ -20,8 +24,6 @@ from changefeed.feeds.eventlog.records import HAS_ID, HAS_PREVIOUS, OPERATIONS
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 
-_OPERATIONS: Final = pa.array([str(x) for x in OPERATIONS], pa.string())
-_OPERATION_BITS: Final = pa.scalar(3, pa.uint8())
 _ZERO: Final = bytes(4)
 
 Arrays = Mapping[str, Callable[[], pa.Array]]
@@ -44,7 +46,7 @@ def arrays(columns: Columns, bodies: Bodies = "escaped") -> Arrays:
         "sequence": lambda: pa.arange(first, first + size),
         "key": lambda: _texts(layout.key_sizes, layout.keys, size),
         "id": lambda: _ids(layout, size),
-        "operation": lambda: _OPERATIONS.take(pc.bit_wise_and(_kinds(layout), _OPERATION_BITS)),
+        "operation": lambda: _OPERATIONS.take(pc.bit_wise_and(_kinds(layout), _bits(3))),
         "body": lambda: _texts(
             layout.body_sizes, layout.bodies, size, empty_is_null=True, users=bodies
         ),
@@ -77,7 +79,7 @@ def _given(
     if not sizes:
         return otherwise
     texts = _texts(sizes, data, len(sizes) // 4, users=users)
-    has = pc.not_equal(pc.bit_wise_and(_kinds(layout), pa.scalar(bit, pa.uint8())), 0)
+    has = pc.not_equal(pc.bit_wise_and(_kinds(layout), _bits(bit)), _bits(0))
     return pc.replace_with_mask(otherwise, has, texts)
 
 
@@ -101,7 +103,8 @@ def _texts(
         raise pa.ArrowInvalid(f"{len(data)} bytes, {offsets[size]} were to be there")
     there = None
     if empty_is_null:
-        there = pc.not_equal(_fixed(pa.uint32(), sizes, 4, size), 0).buffers()[1]
+        lengths = _fixed(pa.uint32(), sizes, 4, size)
+        there = pc.not_equal(lengths, scalar(pa.uint32(), _ZERO)).buffers()[1]
     texts = pa.Array.from_buffers(
         pa.string(), size, [there, offsets.buffers()[1], pa.py_buffer(data)]
     )
@@ -136,11 +139,23 @@ def joined(bodies: Sequence[bytes | msgspec.Raw]) -> pa.Array:
     if not all(map(len, bodies)):
         return readable([bytes(x) or None for x in bodies])
     data = b"".join(bodies)
-    offsets = pa.array([*accumulate(map(len, bodies), initial=0)], pa.int32())
+    offsets = array("i", accumulate(map(len, bodies), initial=0))
     texts = pa.Array.from_buffers(
-        pa.string(), len(bodies), [None, offsets.buffers()[1], pa.py_buffer(data)]
+        pa.string(), len(bodies), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
     return texts if data.isascii() else _readable(texts)
+
+
+def scalar(kind: pa.DataType, data: bytes) -> pa.Scalar:
+    """Make a number of its bytes."""
+    return _fixed(kind, data, len(data), 1)[0]
+
+
+def _bits(byte: int) -> pa.Scalar:
+    return scalar(pa.uint8(), bytes([byte]))
+
+
+_OPERATIONS: Final = joined([str(x).encode() for x in OPERATIONS])
 
 
 def _escaped(values: Sequence[bytes | None]) -> pa.Array:
@@ -163,7 +178,7 @@ def layout_of(batch: pa.RecordBatch) -> Layout:
     has_id, has_previous = pc.not_equal(id_, key), pc.is_valid(previous)
     kinds = operation.cast(pa.uint8())
     for bit, has in ((HAS_ID, has_id), (HAS_PREVIOUS, has_previous)):
-        marks = pc.multiply(has.cast(pa.uint8()), pa.scalar(bit, pa.uint8()))
+        marks = pc.multiply(has.cast(pa.uint8()), _bits(bit))
         kinds = pc.bit_wise_or(kinds, marks)
     return Layout(
         _bytes_of(kinds, 1, size),
@@ -175,21 +190,21 @@ def layout_of(batch: pa.RecordBatch) -> Layout:
     )
 
 
-def _bytes_of(array: pa.Array, width: int, size: int) -> bytes:
-    begin = array.offset * width
-    found = bytes(memoryview(array.buffers()[1])[begin : begin + size * width])
+def _bytes_of(column: pa.Array, width: int, size: int) -> bytes:
+    begin = column.offset * width
+    found = bytes(memoryview(column.buffers()[1])[begin : begin + size * width])
     assert len(found) == size * width, f"{size} values of {width} bytes are {len(found)}"
     return found
 
 
-def _laid(array: pa.Array) -> tuple[bytes, bytes]:
-    size = len(array)
+def _laid(column: pa.Array) -> tuple[bytes, bytes]:
+    size = len(column)
     if not size:
         return b"", b""
-    _, offsets, data = array.buffers()
+    _, offsets, data = column.buffers()
     ends = memoryview(offsets).cast("i")
-    begin, end = ends[array.offset], ends[array.offset + size]
-    sizes = pc.fill_null(pc.binary_length(array), 0)
+    begin, end = ends[column.offset], ends[column.offset + size]
+    sizes = pc.fill_null(pc.binary_length(column), 0)
     texts = b"" if data is None else bytes(memoryview(data)[begin:end])
     assert len(texts) == end - begin, f"{end - begin} bytes of texts are {len(texts)}"
     return _bytes_of(sizes, 4, size), texts

@@ -52,18 +52,15 @@ def open_access(
 
 def _collection(where: Address, only: Collection[RangeId]) -> "CollectionAccess":
     # Here, since these need pyarrow, and commands that import this module do not.
-    from changefeed.pipeline.source.brokers_reader import through_brokers  # noqa: PLC0415
-    from changefeed.pipeline.source.collection_reader import CollectionAccess  # noqa: PLC0415
-    from changefeed.pipeline.source.stored_reader import (  # noqa: PLC0415
-        StoredAccess,
-        open_log,
-        open_stored,
-    )
+    from changefeed.pipeline.source import stored_reader as stored  # noqa: PLC0415
 
     if where.scheme == _EVENT_LOG:
-        return StoredAccess(partial(open_log, where.place), only=only)
+        return stored.StoredAccess(partial(stored.open_log, where.place), only=only)
     if where.scheme in SCHEMES:
-        return StoredAccess(partial(open_stored, where), only=only)
+        return stored.StoredAccess(partial(stored.open_stored, where), only=only)
+    from changefeed.pipeline.source.brokers_reader import through_brokers  # noqa: PLC0415
+    from changefeed.pipeline.source.collection_reader import CollectionAccess  # noqa: PLC0415
+
     return CollectionAccess(partial(through_brokers, where), only=only)
 
 

@@ -3,9 +3,7 @@
 To open a container of Cosmos DB takes a client and some requests: as long as two pages of it
 take. A worker of Spark runs task after task, and a planner plans batch after batch, so each
 opens a container once. What a use has failed with is closed, and so is what it has left
-before its end; the next one opens it again. An event log, and what brokers or a store have,
-is quick to open, and is not kept.
-"""
+before"""
 
 import atexit
 import os
@@ -18,7 +16,6 @@ from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.pipeline.source.addresses import open_access
-from changefeed.pipeline.source.collection_reader import CollectionAccess
 from changefeed.pipeline.source.reader import Access
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.garbage import freeze_startup_objects
@@ -76,10 +73,10 @@ def kept_open(
     except BaseException:
         opened.close()
         raise
-    if isinstance(opened, CollectionAccess):
-        opened.close()
-    else:
+    if opened.identity():
         _keep(key, opened, cosmos)
+    else:
+        opened.close()
 
 
 @atexit.register

@@ -12,6 +12,7 @@ nothing: Spark does not let a Python source know which columns a query needs, so
 ``columns`` does.
 """
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,14 @@ from pyspark.sql.types import (
 )
 
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.arrow_columns import TIME, Arrays, arrays, joined, readable
+from changefeed.feeds.eventlog.arrow_columns import (
+    TIME,
+    Arrays,
+    arrays,
+    joined,
+    readable,
+    scalar,
+)
 from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
@@ -100,11 +108,13 @@ class Envelope:
     def _made(
         self, making: Arrays, range_id: RangeId, generation: int, *, size: int, first: int
     ) -> pa.RecordBatch:
+        constants = {
+            "range": joined([range_id.encode()])[0],
+            "generation": scalar(_ARROW["generation"], array("i", [generation]).tobytes()),
+        }
         try:
             made = [
-                pa.repeat(_constant(x, range_id, generation), size)
-                if x in ("range", "generation")
-                else making[x]()
+                pa.repeat(constants[x], size) if x in constants else making[x]()
                 for x in self.columns
             ]
         except (pa.ArrowInvalid, IndexError) as error:
@@ -115,10 +125,6 @@ class Envelope:
                 f"from a copy",
             ) from error
         return pa.RecordBatch.from_arrays(made, schema=self.schema)
-
-
-def _constant(name: str, range_id: RangeId, generation: int) -> pa.Scalar:
-    return pa.scalar(range_id if name == "range" else generation, _ARROW[name])
 
 
 def _arrays(rows: Rows) -> Arrays:
@@ -141,5 +147,5 @@ def _text_of(column: pa.Array) -> pa.Array:
 
 def _operations(found: Sequence[Operation]) -> pa.Array:
     if found and found.count(found[0]) == len(found):  # always, of the latest versions
-        return pa.repeat(pa.scalar(str(found[0]), pa.string()), len(found))
+        return pa.repeat(joined([found[0].encode()])[0], len(found))
     return pa.array([*map(str, found)], pa.string())

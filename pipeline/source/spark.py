@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from changefeed.pipeline.items.spark import ItemSource
 from changefeed.pipeline.source.addresses import most_tasks, of_a_task
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.drain import held
@@ -66,6 +65,9 @@ def register(spark: SparkSession) -> None:
     registered, and Spark 4.2 writes to a map in it without a lock.
     Once that map is broken, every task fails with ``OptionalDataException``.
     """
+    # Here, since the processes that read changes import this module, and ask for no items.
+    from changefeed.pipeline.items.spark import ItemSource  # noqa: PLC0415
+
     spark.dataSource.register(ChangefeedSource)
     spark.dataSource.register(ItemSource)
 

@@ -13,7 +13,8 @@ from pydantic import ConfigDict, SecretStr
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.errors import StoreRefused
-from changefeed.runtime.secret import HasSecrets, Secret
+from changefeed.runtime.secret import Secret
+from changefeed.runtime.secret_settings import HasSecrets
 from changefeed.stores.blob.address import BlobAddress
 from changefeed.stores.blob.errors import check_answer, translate_errors
 

@@ -7,7 +7,8 @@ import pytest
 from pydantic import SecretStr
 
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.secret import HasSecrets, Secret, read_secret
+from changefeed.runtime.secret import Secret, read_secret
+from changefeed.runtime.secret_settings import HasSecrets
 
 
 def test_what_surrounds_a_secret_is_left_out(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from pyspark.sql import datasource
 for name in ("Filter", *(x.__name__ for x in datasource.Filter.__subclasses__())):
     delattr(datasource, name)
 from changefeed.runtime.errors import UserError
-from changefeed.pipeline.source.spark import ChangefeedSource, ItemSource
+from changefeed.pipeline.items.spark import ItemSource
+from changefeed.pipeline.source.spark import ChangefeedSource
 for made, feed in ((ChangefeedSource, "eventlog:/log"), (ItemSource, "cosmos://h/d/c")):
     source = made({"feed": feed})
     source.reader(source.schema())
