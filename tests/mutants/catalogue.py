@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import typer
 
-from . import delivering, expiring, fencing, handling, planning
+from . import bordering, delivering, expiring, fencing, handling, planning
 from .forks import Lost, NotFit, Run, Task, forked, in_pieces, run
 from .mutant import Mutant, Patch
 
@@ -14,7 +14,7 @@ _PATIENCE = 15
 
 MUTANTS: tuple[Mutant, ...] = tuple(
     mutant
-    for part in (expiring, planning, fencing, handling, delivering)
+    for part in (expiring, planning, fencing, handling, delivering, bordering)
     for mutant in vars(part).values()
     if isinstance(mutant, Mutant)
 )

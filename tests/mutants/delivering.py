@@ -95,28 +95,28 @@ def an_empty_page_passes_over_what_is_not_acknowledged(m: Patch) -> None:
     m.patch(Progress, "read", read)
 
 
-@mutant(rule=13, kills=f"{_PROGRESS} {_KEYS}")
+@mutant(rule=13, guarantee=29, kills=f"{_PROGRESS} {_KEYS}")
 def what_a_former_owner_has_done_is_forgotten_before_it_is_read(m: Patch) -> None:
     m.patch(Progress, "_resuming", property(lambda _: False))
 
 
-@mutant(rule=13, kills=f"{_PROGRESS} {_KEYS}")
+@mutant(rule=13, guarantee=29, kills=f"{_PROGRESS} {_KEYS}")
 def a_key_that_waits_is_no_hole(m: Patch) -> None:
     old = Progress._holes
     m.patch(Progress, "_holes", lambda self, failures: (old(self, failures)[0], ()))
 
 
-@mutant(rule=13, kills=f"{_FAILING}::test_nothing_done_behind_keys_that_wait")
+@mutant(rule=13, guarantee=29, kills=f"{_FAILING}::test_nothing_done_behind_keys_that_wait")
 def parts_of_a_split_begin_without_its_holes(m: Patch) -> None:
     m.patch(RangeEnd, "checkpoint_of", lambda _, child: Checkpoint(child.start))
 
 
-@mutant(rule=13, kills="unit/host/test_kept_positions.py")
+@mutant(rule=13, guarantee=33, kills="unit/host/test_kept_positions.py")
 def what_an_observer_has_kept_does_not_count(m: Patch) -> None:
     m.patch(Delivery, "begin", lambda *_: None)
 
 
-@mutant(rule=13, kills="unit/host/test_kept_positions.py")
+@mutant(rule=13, guarantee=33, kills="unit/host/test_kept_positions.py")
 def the_lease_does_not_follow_where_an_observer_begins(m: Patch) -> None:
     m.patch(Checkpointer, "begin", lambda self, at: self.progress.begin(at))
 
@@ -137,12 +137,12 @@ def to_acquire_writes_an_old_checkpoint_back(m: Patch) -> None:
     m.patch(StoredLeases, "acquire", StoredLeases.replace)
 
 
-@mutant(rule=13, kills=_WORKER)
+@mutant(rule=13, guarantee=14, kills=_WORKER)
 def a_crash_may_repeat_any_number_of_changes(m: Patch) -> None:
     m.patch(Checkpointer, "room_for", nothing)
 
 
-@mutant(rule=13, kills="unit/host/test_checkpointer.py")
+@mutant(rule=13, guarantee=14, kills="unit/host/test_checkpointer.py")
 def a_checkpoint_under_way_counts_for_a_later_one(m: Patch) -> None:
     old = Checkpointer._write
 

@@ -27,7 +27,7 @@ def a_checkpoint_is_a_sign_of_life(m: Patch) -> None:
     m.patch(Lease, "advanced_to", lambda self, at: old(self, at).renewed())
 
 
-@mutant(rule=1, kills=_EXPIRY)
+@mutant(rule=1, guarantee=1, kills=_EXPIRY)
 def expiry_counts_from_the_question(m: Patch) -> None:
     old = ExpiryWatch.expired
     m.patch(
@@ -37,7 +37,7 @@ def expiry_counts_from_the_question(m: Patch) -> None:
     )
 
 
-@mutant(rule=1, kills=_EXPIRY)
+@mutant(rule=1, guarantee=3, kills=_EXPIRY)
 def a_wrong_clock_takes_a_lease_that_was_never_watched(m: Patch) -> None:
     old = ExpiryWatch._wait_for
     m.patch(
@@ -50,12 +50,12 @@ def a_heartbeat_keeps_no_lease(m: Patch) -> None:
     m.patch(fleet, "_beats_of", lambda *_, **__: {})
 
 
-@mutant(rule=1, kills="unit/host/test_coordinator.py")
+@mutant(rule=1, guarantee=5, kills="unit/host/test_coordinator.py")
 def what_an_owner_has_that_only_seems_dead_is_taken(m: Patch) -> None:
     m.patch(coordinator, "fence_owner", nothing)
 
 
-@mutant(rule=2, kills=_MEMBERSHIP)
+@mutant(rule=2, guarantee=28, kills=_MEMBERSHIP)
 def a_second_host_starts_under_the_name_of_a_living_one(m: Patch) -> None:
     m.patch(Membership, "_refuse_if_alive", nothing)
 
@@ -70,7 +70,7 @@ def another_start_under_our_name_is_taken_for_us(m: Patch) -> None:
     m.patch(owned_lease, "_holder", lambda lease: (lease.owner, lease.epoch))
 
 
-@mutant(rule=2, kills="unit/leases/test_plan.py unit/host/test_fleet_stories.py")
+@mutant(rule=2, guarantee=12, kills="unit/leases/test_plan.py unit/host/test_fleet_stories.py")
 def a_host_that_restarts_waits_for_its_own_leases_to_expire(m: Patch) -> None:
     old = plan._about_assigned
     m.patch(

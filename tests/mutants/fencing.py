@@ -35,7 +35,7 @@ def a_host_does_not_fence_itself(m: Patch) -> None:
     m.patch(OwnedLease, "may_act", property(lambda self: not self.lost))
 
 
-@mutant(rule=5, kills=_OWNED)
+@mutant(rule=5, guarantee=1, kills=_OWNED)
 def the_fence_counts_from_the_answer_of_a_renewal(m: Patch) -> None:
     old = OwnedLease.renew
 
@@ -51,7 +51,7 @@ def what_a_store_has_forgotten_is_taken_for_lost(m: Patch) -> None:
     m.patch(OwnedLease, "_is_forgotten_in", lambda *_: False)
 
 
-@mutant(rule=5, kills=_KEPT)
+@mutant(rule=5, guarantee=4, kills=_KEPT)
 def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
     def beat(self: OwnedLease, sent: float) -> None:
         self._beat_at = sent
@@ -60,7 +60,7 @@ def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
     m.patch(OwnedLease, "beat", beat)
 
 
-@mutant(rule=5, kills="unit/host/test_worker.py")
+@mutant(rule=5, guarantee=20, kills="unit/host/test_worker.py")
 def an_observer_is_called_under_a_lease_that_is_over(m: Patch) -> None:
     old = CalledObserver.__init__
 
@@ -75,7 +75,7 @@ def a_checkpoint_of_an_epoch_that_is_over_counts(m: Patch) -> None:
     m.patch(StoredLeases, "checkpoint", StoredLeases.replace)
 
 
-@mutant(rule=5, kills="unit/leases/test_two_stores.py")
+@mutant(rule=5, guarantee=13, kills="unit/leases/test_two_stores.py")
 def to_acquire_does_not_claim_the_checkpoint(m: Patch) -> None:
     async def acquire(self: TwoStoreLeases, lease: Lease) -> Lease | None:
         await self._replace_ownership(lease)
@@ -84,13 +84,17 @@ def to_acquire_does_not_claim_the_checkpoint(m: Patch) -> None:
     m.patch(TwoStoreLeases, "acquire", acquire)
 
 
-@mutant(rule=5, kills=f"{_ROWS}_a_former_owner_commits_nothing[sqlite]")
+@mutant(rule=5, guarantee=34, kills=f"{_ROWS}_a_former_owner_commits_nothing[sqlite]")
 def rows_of_a_former_owner_are_committed(m: Patch) -> None:
     unfenced = transactional._MOVE.replace("epoch = $5", "$5 = $5")
     m.patch(transactional, "_MOVE", unfenced)
 
 
-@mutant(rule=6, kills=f"{_ROWS}_a_commit_whose_answer_is_lost_is_not_repeated[sqlite-False]")
+@mutant(
+    rule=6,
+    guarantee=34,
+    kills=f"{_ROWS}_a_commit_whose_answer_is_lost_is_not_repeated[sqlite-False]",
+)
 def rows_whose_commit_was_not_answered_are_written_again(m: Patch) -> None:
     async def left_of(_: object, __: object, changes: Sequence[Change]) -> Sequence[Change]:
         return changes
@@ -98,7 +102,7 @@ def rows_whose_commit_was_not_answered_are_written_again(m: Patch) -> None:
     m.patch(TransactionalObserver, "_left_of", left_of)
 
 
-@mutant(rule=6, kills=_OWNED)
+@mutant(rule=6, guarantee=6, kills=_OWNED)
 def a_host_does_not_know_its_own_unanswered_write(m: Patch) -> None:
     async def read_again(self: OwnedLease, _: Lease) -> None:
         self.lose("it was written")
@@ -106,7 +110,7 @@ def a_host_does_not_know_its_own_unanswered_write(m: Patch) -> None:
     m.patch(OwnedLease, "_read_again", read_again)
 
 
-@mutant(rule=6, kills=_OWNED)
+@mutant(rule=6, guarantee=6, kills=_OWNED)
 def what_another_owns_by_now_is_taken_over(m: Patch) -> None:
     async def read_again(self: OwnedLease, _: Lease) -> None:
         stored = await self._container.read(self.range_id)
@@ -116,7 +120,7 @@ def what_another_owns_by_now_is_taken_over(m: Patch) -> None:
     m.patch(OwnedLease, "_read_again", read_again)
 
 
-@mutant(rule=6, kills=_REBALANCE)
+@mutant(rule=6, guarantee=12, kills=_REBALANCE)
 def a_claim_without_an_answer_counts_as_owned(m: Patch) -> None:
     old = owned_lease.acquire
 
@@ -141,12 +145,12 @@ def a_host_takes_its_own_unanswered_heartbeat_for_a_namesake(m: Patch) -> None:
     m.patch(Membership, "_beat", beat)
 
 
-@mutant(rule=6, kills=_REBALANCE)
+@mutant(rule=6, guarantee=11, kills=_REBALANCE)
 def an_unclear_claim_stays_behind_when_a_host_leaves(m: Patch) -> None:
     m.patch(Coordinator, "_is_ours_unread", lambda *_, **__: False)
 
 
-@mutant(rule=7, kills=_OWNED)
+@mutant(rule=7, guarantee=7, kills=_OWNED)
 def writes_of_one_lease_race(m: Patch) -> None:
     old = OwnedLease.__init__
 
@@ -159,6 +163,7 @@ def writes_of_one_lease_race(m: Patch) -> None:
 
 @mutant(
     rule=7,
+    guarantee=18,
     kills="integration/test_cosmos_leases.py::test_a_checkpoint_is_all_that_a_checkpoint_writes",
 )
 def a_checkpoint_writes_back_the_ownership_that_it_knows(m: Patch) -> None:
@@ -174,6 +179,6 @@ def a_lease_is_given_up_beside_a_checkpoint_under_way(m: Patch) -> None:
     m.patch(Checkpointer, "stop", stop)
 
 
-@mutant(rule=7, kills=_REBALANCE)
+@mutant(rule=7, guarantee=10, kills=_REBALANCE)
 def a_lease_that_a_worker_has_is_released_beside_it(m: Patch) -> None:
     m.patch(Coordinator, "_is_ours_unread", lambda self, lease, **_: lease.owner == self._me)

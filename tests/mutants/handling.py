@@ -87,34 +87,34 @@ def an_observer_that_makes_no_progress_goes_unseen(m: Patch) -> None:
     m.patch(CallWatch, "_become_overdue", lambda *_: None)
 
 
-@mutant(rule=10, kills=_KILLING)
+@mutant(rule=10, guarantee=30, kills=_KILLING)
 def a_host_that_died_leaves_no_trace_in_its_leases(m: Patch) -> None:
     m.patch(Lease, "deaths_after", lambda lease, *_, **__: lease.deaths)
 
 
-@mutant(rule=10, kills=_KILLING)
+@mutant(rule=10, guarantee=31, kills=_KILLING)
 def what_its_owners_died_of_is_delivered_like_all_else(m: Patch) -> None:
     died = Deaths.died
     m.patch(Deaths, "died", lambda self, cause, **_: died(self, read=0, cause=cause))
 
 
-@mutant(rule=10, kills=_KILLING)
+@mutant(rule=10, guarantee=32, kills=_KILLING)
 def a_change_that_kills_is_given_to_the_next_owner(m: Patch) -> None:
     m.patch(Deaths, "blames", lambda *_: False)
 
 
-@mutant(rule=10, kills=_KILLING)
+@mutant(rule=10, guarantee=31, kills=_KILLING)
 def a_change_comes_with_care_and_is_not_noted(m: Patch) -> None:
     m.patch(Deaths, "noting", lambda self, _: self)
 
 
-@mutant(rule=10, kills=_KILLING)
+@mutant(rule=10, guarantee=31, kills=_KILLING)
 def a_try_that_fails_uses_up_care(m: Patch) -> None:
     old = Deaths.returned
     m.patch(Deaths, "returned", lambda self, _: old(self, 1))
 
 
-@mutant(rule=10, kills="unit/leases/test_deaths.py::test_whoever_takes")
+@mutant(rule=10, guarantee=30, kills="unit/leases/test_deaths.py::test_whoever_takes")
 def a_note_outlives_the_owner_that_lives(m: Patch) -> None:
     old = Lease.taken_by
 
@@ -125,7 +125,7 @@ def a_note_outlives_the_owner_that_lives(m: Patch) -> None:
     m.patch(Lease, "taken_by", taken_by)
 
 
-@mutant(rule=10, kills=_KILLING)
+@mutant(rule=10, guarantee=30, kills=_KILLING)
 def a_lease_of_a_start_that_died_is_given_up_as_if_it_had_ended_well(m: Patch) -> None:
     old = coordinator._given_up
     m.patch(coordinator, "_given_up", lambda x, living, _: old(x, living, x.deaths.released()))
@@ -141,7 +141,7 @@ def each_host_of_a_process_delivers_with_care_when_it_likes(m: Patch) -> None:
     m.patch(CarefulDelivery, "__init__", own_turn)
 
 
-@mutant(rule=10, kills="unit/leases/test_deaths.py::test_a_steal")
+@mutant(rule=10, guarantee=30, kills="unit/leases/test_deaths.py::test_a_steal")
 def a_steal_clears_a_suspect(m: Patch) -> None:
     old = Lease.taken_by
 
@@ -153,12 +153,12 @@ def a_steal_clears_a_suspect(m: Patch) -> None:
     m.patch(Lease, "taken_by", taken_by)
 
 
-@mutant(rule=10, kills="unit/leases/test_deaths.py::test_what_kills")
+@mutant(rule=10, guarantee=32, kills="unit/leases/test_deaths.py::test_what_kills")
 def three_dead_owners_are_enough_to_blame_a_change(m: Patch) -> None:
     m.patch(deaths, "BLAMED_AFTER", 3)
 
 
-@mutant(rule=10, kills=_KILLING)
+@mutant(rule=10, guarantee=31, kills=_KILLING)
 def two_changes_are_delivered_with_care_at_once(m: Patch) -> None:
     old = CarefulDelivery.__init__
 
@@ -168,7 +168,7 @@ def two_changes_are_delivered_with_care_at_once(m: Patch) -> None:
     m.patch(CarefulDelivery, "__init__", init)
 
 
-@mutant(rule=10, kills=_KILLING)
+@mutant(rule=10, guarantee=31, kills=_KILLING)
 def what_was_delivered_with_care_is_not_stored_before_the_next(m: Patch) -> None:
     async def settle(self: CarefulDelivery, owned: OwnedLease, _: Checkpointer) -> None:
         owned.deaths = owned.deaths.returned(1)
@@ -177,7 +177,7 @@ def what_was_delivered_with_care_is_not_stored_before_the_next(m: Patch) -> None
     m.patch(CarefulDelivery, "_settle", settle)
 
 
-@mutant(rule=10, kills=_KILLING)
+@mutant(rule=10, guarantee=31, kills=_KILLING)
 def care_has_no_end(m: Patch) -> None:
     m.patch(CarefulDelivery, "caught_up", nothing)
 
@@ -227,7 +227,7 @@ def what_is_behind_a_change_that_failed_is_tried_before_it(m: Patch) -> None:
     m.patch(KeyScheduler, "put_back", put_back)
 
 
-@mutant(rule=10, kills=f"{_OBSERVERS}::test_an_outage")
+@mutant(rule=10, guarantee=22, kills=f"{_OBSERVERS}::test_an_outage")
 def an_outage_is_taken_for_poison(m: Patch) -> None:
     m.patch(Judge, "_is_outage", lambda *_: False)
 
@@ -278,12 +278,12 @@ def a_range_that_is_to_wait_for_a_person_is_read_on(m: Patch) -> None:
     m.patch(Delivery, "_pause", lambda *_: CloseReason.FAILED)
 
 
-@mutant(rule=11, kills="unit/host/test_ranges_unknown.py")
+@mutant(rule=11, guarantee=25, kills="unit/host/test_ranges_unknown.py")
 def a_range_that_one_replica_does_not_know_is_given_up_at_once(m: Patch) -> None:
     m.patch(reader, "_UNKNOWN_FOR", 0.0)
 
 
-@mutant(rule=11, kills="unit/host/test_ranges_unknown.py")
+@mutant(rule=11, guarantee=25, kills="unit/host/test_ranges_unknown.py")
 def a_range_that_the_feed_does_not_have_is_asked_for_for_ever(m: Patch) -> None:
     m.patch(reader, "_UNKNOWN_FOR", inf)
 

@@ -39,12 +39,14 @@ Break = Callable[[Patch], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """``rule`` is the number of the design's rule that is broken. ``places`` are the tests
-    that must notice, as pytest names them: files, or the beginning of a name.
+    """``rule`` is the number of the design's rule that is broken, and ``guarantee`` that of
+    the row of ``docs/design/guarantees.md``, if there is one. ``places`` are the tests that
+    must notice, as pytest names them: files, or the beginning of a name.
     """
 
     name: str
     rule: int
+    guarantee: int | None
     places: tuple[str, ...]
     apply: Break
 
@@ -63,13 +65,14 @@ async def put_in_any_version(self: MemoryStore, record: Record) -> Record | None
     return await _put(self, replace(record, version=version))
 
 
-def mutant(*, rule: int, kills: str) -> Callable[[Break], Mutant]:
+def mutant(*, rule: int, guarantee: int | None = None, kills: str) -> Callable[[Break], Mutant]:
     """Make a mutant of a function. ``kills`` are places below ``tests``."""
 
     def made(apply: Break) -> Mutant:
         return Mutant(
             name=apply.__name__.replace("_", " "),
             rule=rule,
+            guarantee=guarantee,
             places=tuple(f"tests/{x}" for x in kills.split()),
             apply=apply,
         )

