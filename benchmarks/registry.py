@@ -44,6 +44,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "stores": Benchmark(
         "stores of leases side by side: calls, fleets of hosts, a kill", "stores"
     ),
+    "emulator": Benchmark(
+        "the emulator of Cosmos DB: its start, memory, requests, snapshots", "emulator"
+    ),
     "brokers": Benchmark("a cluster's broker: rates, answers, requests, eras", "brokers.run"),
     "pipeline": Benchmark("feeds on Spark against Spark's own streams of files", "pipeline"),
 }

@@ -33,6 +33,7 @@ from changefeed.leases.load_plan import plan_by_load
 
 from . import parallel
 from .fleets import WatchedFleet, in_virtual_time
+from .process_usage import cpu_seconds, megabytes
 from .result import Result, at_most
 
 _RANGES = 10_000
@@ -78,12 +79,12 @@ async def _one_host() -> Sequence[Result]:
         try:
             await _until_owned(place / "leases.db", process)
             started = time.monotonic() - began
-            spent = _cpu(process)
+            spent = cpu_seconds(process)
             await asyncio.sleep(_SETTLES)
-            before, at = _cpu(process), time.monotonic()
+            before, at = cpu_seconds(process), time.monotonic()
             await asyncio.sleep(_AT_REST)
-            cores = (_cpu(process) - before) / (time.monotonic() - at)
-            megabytes = _megabytes(process)
+            cores = (cpu_seconds(process) - before) / (time.monotonic() - at)
+            memory = megabytes(process)
             began = time.monotonic()
             process.send_signal(signal.SIGTERM)
             await process.wait()
@@ -95,7 +96,7 @@ async def _one_host() -> Sequence[Result]:
         left = _owned(place / "leases.db")
     return [
         _result("one_host.cores_at_rest", cores, "of a core", _MAX_CORES),
-        _result("one_host.memory", megabytes, "MB", _MAX_MB),
+        _result("one_host.memory", memory, "MB", _MAX_MB),
         _result("one_host.start", started, "s", _STARTS_WITHIN),
         Result(name="scale.one_host.start_cpu", value=spent, unit="s of a core"),
         _result("one_host.stop", stopped, "s", _STOPS_WITHIN),
@@ -133,18 +134,6 @@ def _owned(leases: Path) -> int:
             return int(rows.fetchone()[0])
     except sqlite3.OperationalError:
         return 0  # not there yet
-
-
-def _cpu(process: Process) -> float:
-    """Return the seconds of a processor that it has used."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _megabytes(process: Process) -> float:
-    status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    (resident,) = (x.split()[1] for x in status if x.startswith("VmRSS"))
-    return int(resident) / 1024
 
 
 async def _calls_at_rest() -> Sequence[Result]:
