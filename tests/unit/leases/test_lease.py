@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from changefeed.feeds.feed import Position
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId, newest
 from tests.support import make
@@ -68,7 +69,14 @@ def test_a_change_of_owner_begins_an_epoch_though_the_name_stays(
     assert change(ASKED).epoch == ASKED.epoch + 1
 
 
-def test_a_range_that_goes_on_after_all_is_later_than_its_end_in_any_listing() -> None:
-    ended = make.lease("r0").taken_by(HostName("a"), Incarnation("a-1")).ended_in(make.CLOSED)
-    again = ended.reopened()
+@pytest.mark.parametrize(
+    "change",
+    [Lease.reopened, lambda x: x.revived_as(x.range, Checkpoint(Position("5")))],
+    ids=["undone", "merged and split again"],
+)
+def test_a_range_that_goes_on_after_its_end_is_later_than_that_in_any_listing(
+    change: Callable[[Lease], Lease],
+) -> None:
+    ended = make.lease("r0").taken_by(A, Incarnation("a-1")).ended_in(make.CLOSED)
+    again = change(ended)
     assert newest([ended, again]) == newest([again, ended]) == {again.range_id: again}
