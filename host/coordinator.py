@@ -161,7 +161,7 @@ class Coordinator:
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         self._events.activity.listed(leases, members)
         reports = fleet.reporter == self._me
-        self._events.listed_unread(fleet.unread(decision.readable) if reports else {})
+        self._events.listed_unassigned(fleet.unassigned(decision.readable) if reports else {})
         if fleet.alive != self.alive:
             self.alive = fleet.alive
             self._events.members_changed(fleet.alive)

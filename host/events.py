@@ -66,7 +66,7 @@ class HostEvents(FailureLog):
     ) -> None:
         super().__init__(_log.bind(host=host))
         self._lags: dict[RangeId, Lag] = {}
-        self._unread: Mapping[RangeId, str] = {}
+        self._unassigned: Mapping[RangeId, str] = {}
         self._paused: Mapping[RangeId, str] = {}
         self._moves: Counter[str] = Counter()  # since the last line about them
         self._members: list[HostName] | None = None  # likewise, if others are alive
@@ -264,7 +264,7 @@ class HostEvents(FailureLog):
 
     def lag(self, range_id: RangeId, lag: Lag) -> None:
         """Take in the lag of a range that is owned, or that no host reads."""
-        if range_id in self.activity.ranges or range_id in self._unread:
+        if range_id in self.activity.ranges or range_id in self._unassigned:
             self._lags[range_id] = lag
 
     @property
@@ -272,16 +272,16 @@ class HostEvents(FailureLog):
         """The lag last measured of each range that is owned, or reported for the fleet."""
         return self._lags
 
-    def listed_unread(self, unread: Mapping[RangeId, str]) -> None:
+    def listed_unassigned(self, unassigned: Mapping[RangeId, str]) -> None:
         """Report the lags of these ranges besides, with why no host reads them."""
-        self._unread = unread
-        shown = {*unread, *self.activity.ranges}
+        self._unassigned = unassigned
+        shown = {*unassigned, *self.activity.ranges}
         self._lags = {x: lag for x, lag in self._lags.items() if x in shown}
 
     @property
-    def unread(self) -> Mapping[RangeId, str]:
+    def unassigned(self) -> Mapping[RangeId, str]:
         """The ranges whose lag this host reports for the fleet, and why no host reads them."""
-        return self._unread
+        return self._unassigned
 
     # failures
 
@@ -392,7 +392,7 @@ class HostEvents(FailureLog):
 
     def _all_lags(self) -> list[tuple[Mapping[str, str], Lag]]:
         """Copy in one step, because metrics are read in another thread."""
-        lags, states = dict(self._lags), dict(self._unread)
+        lags, states = dict(self._lags), dict(self._unassigned)
         states |= dict.fromkeys(self.activity.ranges, "owned")
         return [
             ({"range": x, "state": states[x]}, lag) for x, lag in lags.items() if x in states

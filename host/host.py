@@ -274,7 +274,7 @@ class Host:
                     renewer.run(),
                     self._idle.run(),
                     lags.measure_own(pool),
-                    lags.measure_unread(),
+                    lags.measure_unassigned(),
                     self._discovery.run(),
                 )
             ]

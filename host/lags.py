@@ -27,12 +27,12 @@ from changefeed.runtime.errors import StoreError
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 16
-_UNREAD_AT_ONCE = 8
+_UNASSIGNED_AT_ONCE = 8
 _MOMENT = 0.1  # in it, more ranges may be acquired
 
 
 class LagMeter:
-    """See the module. Run ``measure_own`` and ``measure_unread`` while the host works."""
+    """See the module. Run ``measure_own`` and ``measure_unassigned`` while the host works."""
 
     def __init__(
         self,
@@ -99,22 +99,22 @@ class LagMeter:
         counted = [x for x in positions if x.id in counts]
         await for_each(counted, measure, at_once=_AT_ONCE)
 
-    async def measure_unread(self) -> Never:
+    async def measure_unassigned(self) -> Never:
         """Measure what this host reports for the fleet."""
         while True:
             await asyncio.sleep(self._timing.lag_interval)
             try:
-                await self._measure_those_unread(self._due())
+                await self._measure_those(self._due())
             except (FeedError, StoreError) as error:
-                self._events.retrying("unread lag", error, self._timing.lag_interval)
+                self._events.retrying("unassigned lag", error, self._timing.lag_interval)
 
     def _due(self) -> list[RangeId]:
-        unread, now = self._events.unread, self._clock()
-        self._measured = {x: at for x, at in self._measured.items() if x in unread}
+        unassigned, now = self._events.unassigned, self._clock()
+        self._measured = {x: at for x, at in self._measured.items() if x in unassigned}
         every = self._timing.ranges_interval
-        return [x for x in unread if now - self._measured.get(x, -every) >= every]
+        return [x for x in unassigned if now - self._measured.get(x, -every) >= every]
 
-    async def _measure_those_unread(self, due: list[RangeId]) -> None:
+    async def _measure_those(self, due: list[RangeId]) -> None:
         """Measure each; then raise the first of what was raised."""
         if not due:
             return
@@ -134,6 +134,6 @@ class LagMeter:
             except (FeedError, StoreError) as error:
                 failed.append(error)
 
-        await for_each(due, measure, at_once=_UNREAD_AT_ONCE)
+        await for_each(due, measure, at_once=_UNASSIGNED_AT_ONCE)
         if failed:
             raise failed[0]

@@ -97,7 +97,7 @@ class Fleet:
         """
         return min(self.members.keys() & self.alive, default=None)
 
-    def unread(self, readable: Iterable[Lease]) -> Mapping[RangeId, str]:
+    def unassigned(self, readable: Iterable[Lease]) -> Mapping[RangeId, str]:
         """Return the ranges that no living member reads, and why; ``readable`` are the leases
         that a host may own.
 

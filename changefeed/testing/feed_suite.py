@@ -297,7 +297,7 @@ async def test_deletes_and_images_before_the_change_are_carried(given: FeedHarne
     ]
 
 
-async def test_changes_and_successors_survive_the_trip_between_processes(
+async def test_changes_and_children_survive_the_trip_between_processes(
     given: FeedHarness,
 ) -> None:
     await given.append(numbered(30))

@@ -72,7 +72,7 @@ async def test_all_that_was_not_read_before_a_split_is_read_once_after_it(
     assert sorted(keys) == sorted([*owned, *owned])
 
 
-async def test_a_range_that_ended_empty_still_names_its_successors(given: FeedHarness) -> None:
+async def test_a_range_that_ended_empty_still_names_its_children(given: FeedHarness) -> None:
     (r, *_) = await given.feed.ranges()
     start = await given.feed.start(r, "beginning")
     now = await given.feed.start(r, "now")

@@ -78,7 +78,7 @@ def narrowed(ranges: Sequence[FeedRange], only: Collection[RangeId]) -> Sequence
     return found
 
 
-def with_successors(
+def with_children(
     access: Access,
     start: Offset,
     marks: Mapping[RangeId, Mark],

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import FeedRange, Position, RangeId, StartAt
-from changefeed.pipeline.source.lineage import ancestors, generations, with_successors
+from changefeed.pipeline.source.lineage import ancestors, generations, with_children
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.reader import Access, Availability, Slice
 
@@ -208,7 +208,7 @@ class Ahead:
             mark = start.marks[name]
             if not mark.ended and _is_over(access, mark, marks[name], sight):
                 marks[name] = marks[name].at_its_end()
-        return with_successors(access, start, marks, sights)
+        return with_children(access, start, marks, sights)
 
     def slices(self, end: Offset, *, changes: int) -> Sequence[Slice]:
         """Return what the batch up to an end reads; see ``plan_slices``."""

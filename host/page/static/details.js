@@ -3,7 +3,7 @@
 import { ago, byId, counted, el, load, moment, rate, seconds, whole } from "./dom.js";
 import { act, asked } from "./actions.js";
 
-export const successorsOf = (view, name) =>
+const childrenOf = (view, name) =>
   [...view.ranges, ...view.past].filter((one) => one.parents.includes(name)).map((one) => one.range);
 
 export function showRange(view, name) {
@@ -14,7 +14,7 @@ export function showRange(view, name) {
   const links = (names) =>
     names.length ? el("span", {}, ...names.flatMap((one, at) => [at ? ", " : "", el("button", { type: "button", class: "plain", onclick: () => showRange(view, one) }, one)])) : "none";
   const facts = range ? factsOf(range, view.at) : [["State", "ended; it has no lease any more"]];
-  facts.push(["Came from", links((range ?? past).parents)], ["Continues in", links(successorsOf(view, name))]);
+  facts.push(["Came from", links((range ?? past).parents)], ["Continues in", links(childrenOf(view, name))]);
   dialog.replaceChildren(
     el("h2", { id: "details-title" }, name),
     el("dl", { class: "facts" }, ...facts.filter(([, value]) => value !== "").flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)])),

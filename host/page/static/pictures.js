@@ -57,7 +57,7 @@ export function lineage(ranges, past, matches, open) {
 
 const described = (nodes, columns) =>
   `${counted(nodes.length, "range")} in ${counted(columns, "generation")}, the oldest on the left; ` +
-  `${nodes.filter((one) => one.state === "ended" || one.state === "past").length} have ended. The details of a range name its parents and successors.`;
+  `${nodes.filter((one) => one.state === "ended" || one.state === "past").length} have ended. The details of a range name its parents and children.`;
 
 function related(found, all, children) {
   const shown = new Set();

@@ -280,7 +280,7 @@ async def test_a_lease_is_not_handed_to_a_host_that_died_while_it_waited() -> No
         assert await fleet.loads() == {"a": 2}
 
 
-async def test_successors_begin_where_their_parent_ends_and_not_where_new_ranges_do() -> None:
+async def test_children_begin_where_their_parent_ends_and_not_where_new_ranges_do() -> None:
     feed, container = make.memory_feed(1, 10), MemoryLeases()
     async with Fleet(feed, container, pace=1.0, settings={"feed": {"start": "now"}}) as fleet:
         fleet.start("a")

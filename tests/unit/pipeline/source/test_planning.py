@@ -83,9 +83,7 @@ def test_the_offset_of_another_source_is_refused_with_advice(text: str) -> None:
         Offset.of(text)
 
 
-def test_a_successor_is_introduced_with_the_end_of_its_parent_and_read_in_the_next_batch() -> (
-    None
-):
+def test_a_child_is_introduced_with_the_end_of_its_parent_and_read_in_the_next_batch() -> None:
     feed = MemoryFeed(1)
     filled(feed, R0, 3)
     feed.split_range(R0)

@@ -57,7 +57,7 @@ def test_each_range_without_a_living_reader_is_listed_with_the_reason() -> None:
         stopping=["b"],
         foreign=["net"],
     )
-    assert found.unread(KeyMap(found.leases.values()).readable()) == {
+    assert found.unassigned(KeyMap(found.leases.values()).readable()) == {
         "dead": "unowned",
         "foreign": "foreign",
         "free": "unowned",
