@@ -24,6 +24,7 @@ sample: $(VENV)/.ready  ## Run two hosts with ownership in Redis and checkpoints
 
 test: $(VENV)/.ready  ## Run the tests of each change, JOBS of them at once; WHICH=nightly: the others.
 	$(BIN)/pytest -q -n $(JOBS) --dist=loadgroup -m "$(WHICH)" \
+		$(if $(filter nightly,$(firstword $(WHICH))),--timeout=3600) \
 		--junitxml=build/tests.xml --durations=10 --durations-min=1 $(ARGS)
 
 check: lint types imports test  ## Lint, types, imports and tests; .ci/run runs all that CI does.

@@ -10,7 +10,7 @@ import pytest
 from emulator.tests.clients.vendor_suites import SUITES, Results, results_of
 from emulator.tests.process import process
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 _NAMED = tomllib.loads((Path(__file__).parent / "vendor_suites.toml").read_text("utf-8"))
 _LEAST = 0.95
 
