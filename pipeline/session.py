@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
+from pyspark.util import is_remote_only
 
 from changefeed.pipeline.delta_jar import with_delta
 from changefeed.pipeline.java import java_home
 from changefeed.pipeline.source.spark import register
+from changefeed.runtime.errors import UserError
 
 _ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
@@ -45,6 +47,8 @@ _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _QUIET: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The way to the Java process of spark-submit, where that has started the program."""
+_REMOTE: Final = "SPARK_REMOTE"
+"""Names a server of Spark Connect to every program that uses Spark."""
 LOCAL_MASTER: Final = "local[2,4]"
 """Two cores, and four attempts for a task: plain ``local[2]`` never tries one again."""
 
@@ -57,8 +61,15 @@ def spark_session(
 
     ``conf`` goes before what is set here. In a program that spark-submit has started, its
     line says where Spark runs, and not ``master``. Raise ``UserError`` if there is no
-    Java.
+    Java, and for a server of Spark Connect: its JVM is out of reach.
     """
+    if master.startswith("sc://") or _REMOTE in os.environ or is_remote_only():
+        raise UserError(
+            f"a pipeline starts Spark's Java process itself, and cannot over Spark Connect: "
+            f"install pyspark, set master to {LOCAL_MASTER} or spark://HOST:PORT, and unset "
+            f"{_REMOTE}. Or keep the tables from a session of your own, with "
+            f"changefeed.pipeline.tables.queries.TableQueries"
+        )
     home = java_home(os.environ)
     if home is not None:
         os.environ["JAVA_HOME"] = home

@@ -1,5 +1,6 @@
 """Queries of Spark that are run to their end, also on a busy machine."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from changefeed.pipeline.shutdown import Stopping
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from changefeed.pipeline.settings import PipelineSettings
 
 
 def run_to_end(start: "Callable[[], StreamingQuery | None]") -> "StreamingQuery | None":
@@ -34,3 +37,11 @@ def drain(changes: "DataFrame", rows: str, checkpoint: str) -> "StreamingQuery":
     query = run_to_end(placed.start)
     assert query is not None
     return query
+
+
+def forget_the_last_commit(wanted: "PipelineSettings", name: str) -> None:
+    """Leave Spark as a kill does that comes when a batch is in the table already."""
+    commits = Path(wanted.checkpoint(name)) / "commits"
+    last = max(commits.glob("[0-9]*"), key=lambda x: int(x.name))
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink(missing_ok=True)

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,12 +30,23 @@ READ = {
 }
 
 
-def read_with(spark: Path, *arguments: str | Path) -> tuple[str, dict[str, object]]:
-    """Read a log with this Spark; return its version, and what was read."""
+CONNECT = ROOT / ".venv/spark-connect"
+SUM, LAST = sum(range(100)) + sum(range(50)), 1000
+KEPT = {
+    "changes": [152, 152],
+    "latest": {"a": [LAST, False], "b": [None, True]},
+    "daily": [152, SUM + LAST],
+}
+
+
+def run_with(
+    spark: Path, program: str, *arguments: str | Path
+) -> tuple[str, dict[str, object]]:
+    """Run a program with this Spark; return its version, and what was found."""
     if not spark.exists():
         pytest.skip(f"{spark.name} is not there: see .ci/nightly")
     done = ended(
-        *(sys.executable, "-m", "tests.support.source_program", *arguments),
+        *(sys.executable, "-m", f"tests.support.{program}", *arguments),
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{spark}:{ROOT}", "PYSPARK_PYTHON": sys.executable},
         patience=2 * PATIENCE,
@@ -46,7 +58,7 @@ def read_with(spark: Path, *arguments: str | Path) -> tuple[str, dict[str, objec
 
 @pytest.mark.parametrize("line", ["4.0", "4.1"])
 def test_an_older_spark_reads_batches_and_streams(line: str, tmp_path: Path) -> None:
-    version, found = read_with(ROOT / f".venv/spark-{line}", tmp_path)
+    version, found = run_with(ROOT / f".venv/spark-{line}", "source_program", tmp_path)
     assert version.startswith(line)
     assert found == READ
 
@@ -64,21 +76,45 @@ def answers(port: int) -> bool:
     return False
 
 
-def test_a_client_of_spark_connect_reads_batches_and_streams(tmp_path: Path) -> None:
-    client, spec, port = ROOT / ".venv/spark-connect", find_spec("pyspark"), free_port()
+@pytest.fixture
+def remote(tmp_path: Path) -> Iterator[str]:
+    """A server of Spark Connect, with a Spark of its own."""
+    spec, port, said = find_spec("pyspark"), free_port(), tmp_path / "server"
     assert spec is not None
     assert spec.origin is not None
-    said = tmp_path / "server"
     server = (
         Path(spec.origin).parent / "bin/spark-submit",
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
         *("--master", "local[2]", "--conf", "spark.ui.enabled=false"),
         *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
         *("--conf", f"spark.connect.grpc.binding.port={port}"),
+        *("--conf", "spark.sql.shuffle.partitions=2"),
     )
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    # Its Python needs gRPC for foreachBatch, from where the client has it. Its own pyspark goes
+    # before that of the client: Spark puts it first.
+    path = f"{ROOT}:{CONNECT}"
+    environ = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
     with beside(*server, cwd=tmp_path, said=said, env=environ) as process:
         until(lambda: answers(port), process, said)
-        _, found = read_with(client, tmp_path, f"sc://127.0.0.1:{port}")
-    assert not (client / "pyspark/jars").exists()
+        yield f"sc://127.0.0.1:{port}"
+    assert not (CONNECT / "pyspark/jars").exists(), "the client has a JVM"
+
+
+def test_a_client_of_spark_connect_reads_batches_and_streams(
+    remote: str, tmp_path: Path
+) -> None:
+    _, found = run_with(CONNECT, "source_program", tmp_path, remote)
     assert found == READ
+
+
+def test_a_client_of_spark_connect_fills_and_keeps_tables(remote: str, tmp_path: Path) -> None:
+    _, found = run_with(CONNECT, "tables_program", tmp_path, remote)
+    assert found == {
+        "filled": {
+            "changes": [150, 150],
+            "latest": {"a": [99, False], "b": [49, False]},
+            "daily": [0, 0],
+        },
+        "kept": KEPT,
+        "repeated": KEPT,
+    }

@@ -21,7 +21,7 @@ from changefeed.pipeline.tables.aggregates import aggregated
 from changefeed.pipeline.tables.queries import TableQueries
 from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import a_log
-from tests.support.spark_queries import run_to_end
+from tests.support.spark_queries import forget_the_last_commit, run_to_end
 from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
@@ -75,14 +75,6 @@ def table(wanted: PipelineSettings, name: str) -> list[dict[str, Any]]:
         DeltaTable(wanted.table(name)).to_pyarrow_table()
     ).to_pylist()
     return found
-
-
-def forget_the_last_commit(wanted: PipelineSettings, name: str) -> None:
-    """Leave Spark as a kill does that comes when a batch is in the table already."""
-    commits = Path(wanted.directory) / "_checkpoints" / name / "commits"
-    last = max(commits.glob("[0-9]*"), key=lambda x: int(x.name))
-    last.unlink()
-    (commits / f".{last.name}.crc").unlink()
 
 
 def put(key: str, body: bytes, at: int = 0) -> Record:
@@ -207,10 +199,7 @@ def test_a_batch_that_was_in_the_tables_before_spark_knew_is_not_counted_twice(
     names = ("changes", "latest", "daily")
     before = {name: sorted(map(repr, table(wanted, name))) for name in names}
     for name in names:
-        commits = tmp_path / "tables/_checkpoints" / name / "commits"
-        last = max(commits.glob("[0-9]*"), key=lambda x: int(x.name))
-        last.unlink()
-        (commits / f".{last.name}.crc").unlink(missing_ok=True)
+        forget_the_last_commit(wanted, name)
     kept(spark, wanted)
     assert {name: sorted(map(repr, table(wanted, name))) for name in names} == before
     assert len(before["changes"]) == 8

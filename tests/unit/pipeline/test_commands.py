@@ -154,6 +154,20 @@ def test_wrong_settings_are_reported_before_spark_starts(
     assert (done.exit_code, named in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.parametrize(
+    ("master", "variables"),
+    [("sc://127.0.0.1:1", {}), ("local[2,4]", {"SPARK_REMOTE": "sc://127.0.0.1:1"})],
+)
+def test_a_server_of_spark_connect_is_refused(
+    master: str, variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_log(tmp_path / "log", {"k": 1})
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    done = asked(tmp_path, "run", "--once", f"--set=master={master}")
+    assert (done.exit_code, "Spark Connect" in done.stderr) == (2, True), done.stderr
+
+
 def test_a_directory_that_cannot_be_made_is_a_wrong_setting(tmp_path: Path) -> None:
     a_log(tmp_path / "log", {"k": 1})
     (tmp_path / "tables").write_text("a file of that name")
