@@ -7,7 +7,7 @@ all clients together fit. A request that does not fit gets 429, and the client s
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from changefeed.brokers.requests import Refused
+from changefeed.brokers.requests import RequestRefused
 
 
 class Budget:
@@ -19,9 +19,9 @@ class Budget:
 
     @contextmanager
     def taken(self, size: int) -> Iterator[None]:
-        """Take so many bytes until the block is left. Raise ``Refused`` where they are not."""
+        """Take so many bytes until the block is left, or raise ``RequestRefused``."""
         if self.used and self.used + size > self.most:
-            raise Refused(
+            raise RequestRefused(
                 429,
                 "busy",
                 f"this broker holds {self.used:,} bytes of requests, and may hold "

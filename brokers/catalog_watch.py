@@ -9,7 +9,7 @@ when producers wait.
 import asyncio
 from collections.abc import Callable
 
-from changefeed.brokers.pulse import Pulse
+from changefeed.brokers.notifier import Notifier
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
 
@@ -19,14 +19,14 @@ _MIN_REST = 0.02
 class CatalogWatch:
     """``clock`` counts suspended time.
 
-    ``news`` beats when there is a newer catalog or a reason to look for one, and when brokers
-    come or go.
+    ``news`` notifies when there is a newer catalog or a reason to look for one, and when
+    brokers come or go.
     """
 
     def __init__(
         self, catalogs: CatalogStore, settings: CoreSettings, clock: Callable[[], float]
     ) -> None:
-        self.news = Pulse()
+        self.news = Notifier()
         self.hints = 0
         """How often others have named a newer catalog than this broker knew."""
         self._catalogs = catalogs
@@ -34,7 +34,7 @@ class CatalogWatch:
         self._longest = settings.expiration / 3
         self._clock = clock
         self._ending = (0, 0.0)
-        catalogs.on_newer = self.news.beat
+        catalogs.on_newer = self.news.notify
 
     async def rest(self, *, calm: bool = False) -> None:
         """Wait for news, or until it is time to look again.
@@ -67,7 +67,7 @@ class CatalogWatch:
         """Look for a newer catalog now, if somebody knows this one and we do not."""
         if catalog > self._catalogs.newest.number:
             self.hints += 1
-            self.news.beat()
+            self.news.notify()
 
     async def wait_for_newer(self, catalog: int, seconds: float) -> None:
         """Wait until a newer catalog than this one is known, or for so many seconds."""

@@ -17,7 +17,7 @@ from changefeed.brokers.catalog_watch import CatalogWatch
 from changefeed.brokers.era_master import EraMaster
 from changefeed.brokers.era_writer import EraWriter
 from changefeed.brokers.homes import HomeWarmer
-from changefeed.brokers.members import Members, Ping, Sign
+from changefeed.brokers.members import Heartbeat, Members, Ping
 from changefeed.brokers.presence import Presence
 from changefeed.brokers.reads import Reads
 from changefeed.brokers.storage import storage_of
@@ -26,25 +26,25 @@ from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compactor import Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import CollectionUnknown
+from changefeed.feeds.brokers.executor import Executor, in_thread
 from changefeed.feeds.brokers.names import broker_key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import (
     Answer,
-    Appended,
+    AppendReceipt,
+    AppendRejection,
     AppendRequest,
-    NotAppended,
     ReadResult,
     Reason,
     Topology,
 )
-from changefeed.feeds.brokers.ranges import KnownRanges, Partition
+from changefeed.feeds.brokers.ranges import Partition, RangesCache
 from changefeed.feeds.brokers.retention import Retention
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
-from changefeed.feeds.brokers.wire import End, Storage
-from changefeed.feeds.brokers.work import Work, in_thread
+from changefeed.feeds.brokers.wire import PartitionBounds, Storage
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged, RangeUnknown
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.feed import RangeId
@@ -97,13 +97,13 @@ class BrokerCore:
         self,
         store: ObjectStore,
         cluster: Cluster,
-        sign: Sign,
+        heartbeat: Heartbeat,
         settings: CoreSettings,
         *,
         ping: Ping,
         clock: Callable[[], float],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-        work: Work = in_thread,
+        executor: Executor = in_thread,
     ) -> None:
         self.settings = settings
         self.cluster = cluster
@@ -117,14 +117,14 @@ class BrokerCore:
         self.readers = RowReaders(store, cluster.identity, settings.cache_bytes, whole=True)
         self.writer = EraWriter(
             store,
-            sign.name,
-            sign.incarnation,
+            heartbeat.name,
+            heartbeat.incarnation,
             settings,
             readers=self.readers,
             wall_us=wall_us,
         )
         self.members = Members(
-            store, sign, settings, clock, ping=ping, hear_of=self.watch.hear_of
+            store, heartbeat, settings, clock, ping=ping, hear_of=self.watch.hear_of
         )
         self.presence = Presence(self.members, self.catalogs, self.writer, self.watch)
         self.master = EraMaster(
@@ -136,29 +136,31 @@ class BrokerCore:
             clock=clock,
             wall_us=wall_us,
         )
-        segments = SegmentReader(store, self.readers.cache, work)
+        segments = SegmentReader(store, self.readers.cache, executor)
         partitions = PartitionReader(segments)
-        self.homes = HomeWarmer(sign.name, self.catalogs, self.readers, partitions, settings)
+        self.homes = HomeWarmer(
+            heartbeat.name, self.catalogs, self.readers, partitions, settings
+        )
         self.retention = Retention(
             self.catalogs,
             self.readers,
             store,
             settings,
-            now_key=broker_key(sign.name),
+            now_key=broker_key(heartbeat.name),
             clock=clock,
             wall_us=wall_us,
         )
         self.compactor = Compactor(
-            sign.name,
-            sign.incarnation,
+            heartbeat.name,
+            heartbeat.incarnation,
             self.catalogs,
             self.readers,
             store,
             settings=settings,
             wall_us=wall_us,
-            work=work,
+            executor=executor,
         )
-        self.ranges = KnownRanges(lambda: self.catalogs.newest)
+        self.ranges = RangesCache(lambda: self.catalogs.newest)
         self._reads = Reads(
             self.ranges,
             self.readers,
@@ -169,12 +171,12 @@ class BrokerCore:
 
     @property
     def name(self) -> str:
-        return self.members.sign.name
+        return self.members.heartbeat.name
 
     @property
     def incarnation(self) -> str:
         """A new one with each start."""
-        return self.members.sign.incarnation
+        return self.members.heartbeat.incarnation
 
     @property
     def catalog(self) -> Catalog:
@@ -207,9 +209,9 @@ class BrokerCore:
         is_open = era is not None and era.state == "open"
         return self._not("elsewhere" if is_open and partition.broker != self.name else "moving")
 
-    def _not(self, reason: Reason) -> NotAppended:
+    def _not(self, reason: Reason) -> AppendRejection:
         delay, catalog = self.settings.catalog_interval, self.catalog.number
-        return NotAppended(reason=reason, retry_after=delay, catalog=catalog)
+        return AppendRejection(reason=reason, retry_after=delay, catalog=catalog)
 
     async def _of_closed(
         self, collection: str, partition: Partition, request: AppendRequest
@@ -223,7 +225,7 @@ class BrokerCore:
             )
             return self._not("moving")
         if verdict == "stored":
-            return Appended(duplicate=True)
+            return AppendReceipt(duplicate=True)
         return self._not("taken" if verdict == "taken" else "moved")
 
     async def read(
@@ -255,13 +257,13 @@ class BrokerCore:
             self.check_sight()  # it may have ended, unseen from here
         return found
 
-    async def end(self, collection: str, partition: RangeId) -> End:
+    async def end(self, collection: str, partition: RangeId) -> PartitionBounds:
         """Return the last sequence that a partition has now, and the last that is gone."""
         await self.look_for(collection, partition)
         found = await self._reads.extent(
             collection, self.ranges.of(collection).partition(partition)
         )
-        return End(start=found.start, last=found.last)
+        return PartitionBounds(start=found.start, last=found.last)
 
     async def known_end(self, collection: str, partition: RangeId) -> int | None:
         """Return the last sequence of a partition that is closed or ours; ``None`` else."""
@@ -321,7 +323,7 @@ class BrokerCore:
         return topology_of(self.catalog, collection)
 
     def status(self) -> CoreStatus:
-        row, sign, era = self.writer.row, self.members.sign, self.catalog.era
+        row, heartbeat, era = self.writer.row, self.members.heartbeat, self.catalog.era
         cache, done = self.readers.cache, self.compactor.done
         return CoreStatus(
             name=self.name,
@@ -330,9 +332,9 @@ class BrokerCore:
             era=0 if era is None else era.number,
             writing=era is not None and self.writer.writer(era.number) is not None,
             master=self.master.acting,
-            leaving=sign.leaving,
+            leaving=heartbeat.leaving,
             living=tuple(sorted(self.master.membership().living)),
-            unheard=sign.unheard,
+            unheard=heartbeat.unheard,
             durable=0 if row is None else row.durable,
             producers=0 if row is None else row.producers,
             buffered=0 if row is None else row.buffered,

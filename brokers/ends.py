@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.feeds.brokers.wire import Moved
+from changefeed.feeds.brokers.wire import PartitionNews
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import RangeId
 
@@ -25,7 +25,7 @@ async def moved_partitions(
     *,
     wait: float,
     is_gone: Callable[[], bool],
-) -> Mapping[RangeId, Moved]:
+) -> Mapping[RangeId, PartitionNews]:
     """Return those that do not end for now at these sequences; wait for a first of them.
 
     ``wait`` is in seconds. What is closed has always moved, as what is not known here.
@@ -55,8 +55,8 @@ async def _next_write(core: BrokerCore, until: float, is_gone: Callable[[], bool
 
 async def _moved_now(
     core: BrokerCore, collection: str, after: Mapping[RangeId, int]
-) -> Mapping[RangeId, Moved]:
-    ranges, found = core.ranges.of(collection), dict[RangeId, Moved]()
+) -> Mapping[RangeId, PartitionNews]:
+    ranges, found = core.ranges.of(collection), dict[RangeId, PartitionNews]()
     for name, sequence in after.items():
         try:
             last = await core.known_end(collection, name)
@@ -64,5 +64,5 @@ async def _moved_now(
         except RangeUnknown:
             last, ended = None, False
         if ended or last != sequence:
-            found[name] = Moved(last=last, ended=ended)
+            found[name] = PartitionNews(last=last, ended=ended)
     return found

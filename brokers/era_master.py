@@ -69,7 +69,7 @@ class EraMaster:
         """Do what a master does next; return whether anything was done."""
         self._looked_at = self._catalogs.newest.number
         membership = self.membership()
-        self.acting = is_master(self._members.sign.name, membership)
+        self.acting = is_master(self._members.heartbeat.name, membership)
         if not self.acting:
             return False
         catalog = self._catalogs.newest
@@ -110,8 +110,8 @@ class EraMaster:
 
     def _hint(self, era: Era, broker: str) -> int:
         """Return what a broker has acknowledged, as it said; it may be dead by now."""
-        sign = self._members.seen.get(broker)
-        return sign.durable if sign is not None and sign.era == era.number else 0
+        heartbeat = self._members.seen.get(broker)
+        return heartbeat.durable if heartbeat is not None and heartbeat.era == era.number else 0
 
     async def _do(self, step: Step, catalog: Catalog) -> None:
         """Do a step that was decided on a catalog, whatever the newest is by now."""
@@ -163,7 +163,7 @@ class EraMaster:
                     cluster=catalog.identity,
                     era=era.number,
                     broker=broker,
-                    incarnation=self._members.sign.incarnation,
+                    incarnation=self._members.heartbeat.incarnation,
                     number=number,
                     written_us=self._wall_us(),
                     seal=True,

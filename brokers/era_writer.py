@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from changefeed.brokers.pulse import Pulse
+from changefeed.brokers.notifier import Notifier
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.feeds.brokers.catalog import Catalog, Era
 from changefeed.feeds.brokers.core_settings import CoreSettings
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class EraWriter:
-    """``changed`` beats when records became readable, or an era began or ended here."""
+    """``changed`` notifies when records became readable, or an era began or ended here."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class EraWriter:
         readers: RowReaders,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        self.changed = Pulse()
+        self.changed = Notifier()
         self.lost = 0
         """The last era whose row was ended by somebody else."""
         self.row: RowWriter | None = None
@@ -70,7 +70,7 @@ class EraWriter:
                 self._open(catalog, era, before, tasks)
             elif self.row is not None and self.row.is_open:
                 self._begin(tasks, self._seal(self.row))
-        self.changed.beat()
+        self.changed.notify()
 
     async def seal(self) -> None:
         """Take no more records, write what is in hand, and end the row."""
@@ -94,7 +94,7 @@ class EraWriter:
 
             def on_durable(number: int, data: bytes) -> None:
                 reader.add(number, data)
-                self.changed.beat()
+                self.changed.notify()
 
             self.row = RowWriter(self._store, place, self._settings, on_durable, self._wall_us)
             self._begin(tasks, self._run(self.row))
@@ -125,7 +125,7 @@ class EraWriter:
         assert not row.is_open, f"row {row.place} is open and has no writer"
         if row.lost:
             self.lost = max(self.lost, row.place.era)
-        self.changed.beat()
+        self.changed.notify()
 
     async def _seal(self, row: RowWriter) -> None:
         if await row.seal():

@@ -22,7 +22,7 @@ from changefeed.feeds.eventlog.errors import Damaged
 _log = logging.getLogger(__name__)
 
 
-def coming_home(
+def partitions_to_warm(
     catalog: Catalog, broker: str, since: int
 ) -> Iterator[tuple[Collection, Partition]]:
     """Yield what a broker became the home of since an era, by collection, the newest first.
@@ -72,7 +72,7 @@ class HomeWarmer:
         catalog = self._catalogs.newest
         room = self._settings.cache_bytes
         since = self._warmed or era.number - 1
-        for collection, partition in coming_home(catalog, self._name, since):
+        for collection, partition in partitions_to_warm(catalog, self._name, since):
             now = self._catalogs.newest.era
             if now is None or (now.number, now.state) != (era.number, era.state):
                 return

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from changefeed.brokers.members import Membership, Sign
+from changefeed.brokers.members import Heartbeat, Membership
 from changefeed.feeds.brokers.catalog import Catalog, Era, Row
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.names import natural_order
@@ -116,7 +116,7 @@ def next_step(
     return SealRows(era=era.number, brokers=overdue) if overdue else None
 
 
-def _wanted(living: Mapping[str, Sign]) -> tuple[Row, ...]:
+def _wanted(living: Mapping[str, Heartbeat]) -> tuple[Row, ...]:
     return in_order(
         Row(broker=x.name, incarnation=x.incarnation, address=x.address)
         for x in living.values()
@@ -124,7 +124,7 @@ def _wanted(living: Mapping[str, Sign]) -> tuple[Row, ...]:
     )
 
 
-def _must_end(era: Era, wanted: tuple[Row, ...], living: Mapping[str, Sign]) -> bool:
+def _must_end(era: Era, wanted: tuple[Row, ...], living: Mapping[str, Heartbeat]) -> bool:
     there = {(x.broker, x.incarnation) for x in era.rows}
     return {(x.broker, x.incarnation) for x in wanted} != there or any(
         x.lost == era.number for x in living.values()
@@ -140,6 +140,6 @@ def _is_cut_short(era: Era | None, membership: Membership) -> bool:
     )
 
 
-def _is_alive(row: Row, living: Mapping[str, Sign]) -> bool:
-    sign = living.get(row.broker)
-    return sign is not None and sign.incarnation == row.incarnation
+def _is_alive(row: Row, living: Mapping[str, Heartbeat]) -> bool:
+    heartbeat = living.get(row.broker)
+    return heartbeat is not None and heartbeat.incarnation == row.incarnation

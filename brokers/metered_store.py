@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from opentelemetry.metrics import MeterProvider
 
-from changefeed.brokers.meters import SECONDS
+from changefeed.brokers.metrics import SECONDS
 from changefeed.feeds.brokers.names import WAL
 from changefeed.feeds.brokers.stores.store import Listed, ObjectStore, Versioned
 from changefeed.runtime.errors import StoreError

@@ -10,7 +10,7 @@ from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.feed import RangeId
 
 
-class Accepted(NamedTuple):
+class SequencedBatch(NamedTuple):
     """A batch that is to be written, and its first record's sequence."""
 
     first: int
@@ -29,14 +29,14 @@ class OpenPartition:
         self.last = 0
         self.end = PartitionEnd(collection=collection, partition=partition)
 
-    def accept(self, batch: Batch) -> Accepted:
+    def accept(self, batch: Batch) -> SequencedBatch:
         """Give a batch its place behind those before it."""
-        accepted = Accepted(self.last + 1, batch)
+        accepted = SequencedBatch(self.last + 1, batch)
         self.last += batch.count
         assert self.last >= accepted.first, f"{self.partition}: a batch without records"
         return accepted
 
-    def records(self, accepted: Sequence[Accepted], now_us: int) -> Records:
+    def records(self, accepted: Sequence[SequencedBatch], now_us: int) -> Records:
         """Make what goes into an object of batches that follow each other."""
         assert accepted, f"{self.partition}: an object without records of it"
         made = records_behind(self.end, joined(x.batch.columns for x in accepted))

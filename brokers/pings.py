@@ -1,10 +1,10 @@
-"""Pings over HTTP: one broker tells another its sign, and gets that one's."""
+"""Pings over HTTP: one broker tells another its heartbeat, and gets that one's."""
 
 from io import BytesIO
 
 import msgspec
 
-from changefeed.brokers.members import Sign
+from changefeed.brokers.members import Heartbeat
 from changefeed.feeds.brokers.connection import BrokerConnection, decoded
 
 
@@ -15,13 +15,13 @@ class Pings:
         self._connection = connection
         self._scheme = scheme
 
-    async def __call__(self, address: str, sign: Sign) -> Sign:
+    async def __call__(self, address: str, heartbeat: Heartbeat) -> Heartbeat:
         access = self._connection.access
         answer = await self._connection.ask(
             "POST",
             f"{self._scheme}://{address}/v1/ping",
             {},
             seconds=access.call_timeout,
-            body=BytesIO(msgspec.json.encode(sign)),
+            body=BytesIO(msgspec.json.encode(heartbeat)),
         )
-        return decoded(answer, Sign)
+        return decoded(answer, Heartbeat)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from changefeed.brokers.catalog_watch import CatalogWatch
 from changefeed.brokers.era_writer import EraWriter
-from changefeed.brokers.members import Members, NameTaken, Sign
+from changefeed.brokers.members import Heartbeat, Members, NameTaken
 from changefeed.feeds.brokers.catalog import Member
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.transitions import with_member
@@ -33,28 +33,30 @@ class Presence:
         row = self._writer.row
         return self._members.hears_all() and not (row is not None and row.is_held_up)
 
-    def sign(self, *, leaving: bool = False) -> Sign:
+    def heartbeat(self, *, leaving: bool = False) -> Heartbeat:
         """Return what this broker says of itself now. One that is ``leaving`` stays so."""
         row, members = self._writer.row, self._members
         if self.is_calm:
             members.reached_store(self._catalogs.confirmed_at)
         newest = self._catalogs.newest.number
-        assert newest >= members.sign.catalog, f"{newest} was {members.sign.catalog} before"
-        members.sign = replace(
-            members.sign,
-            leaving=leaving or members.sign.leaving,
+        assert newest >= members.heartbeat.catalog, (
+            f"{newest} was {members.heartbeat.catalog} before"
+        )
+        members.heartbeat = replace(
+            members.heartbeat,
+            leaving=leaving or members.heartbeat.leaving,
             era=0 if row is None else row.place.era,
             durable=0 if row is None else row.durable,
             lost=self._writer.lost,
             catalog=newest,
         )
-        return members.sign
+        return members.heartbeat
 
-    def pinged(self, sign: Sign) -> Sign:
+    def pinged(self, heartbeat: Heartbeat) -> Heartbeat:
         """Take in what another broker says of itself; return what this one does."""
-        if self._members.hear(sign):
-            self._watch.news.beat()
-        return self.sign()
+        if self._members.hear(heartbeat):
+            self._watch.news.notify()
+        return self.heartbeat()
 
     async def beat(self, *, leaving: bool = False) -> None:
         """Show a sign of life. Raise ``NameTaken`` if a broker that started later has our name.
@@ -62,12 +64,12 @@ class Presence:
         So one that was frozen stops. One that was taken for dead has itself named again.
         """
         await self._be_named()
-        self.sign(leaving=leaving)
+        self.heartbeat(leaving=leaving)
         if not self.is_calm:
             await self._members.write()
 
     async def _be_named(self) -> None:
-        ours = self._members.sign
+        ours = self._members.heartbeat
         name, us = ours.name, Member(incarnation=ours.incarnation, address=ours.address)
         if not ours.leaving and self._catalogs.newest.members.get(name) != us:
             await self._catalogs.change(
@@ -79,9 +81,9 @@ class Presence:
 
     async def look(self) -> None:
         """Tell the others what is new here, and see who lives."""
-        self.sign()
+        self.heartbeat()
         if await self._members.look(self._catalogs.newest.members):
-            self._watch.news.beat()
+            self._watch.news.notify()
 
     async def rest(self) -> None:
         """Wait until it is time to look again: at once where others may know no news."""

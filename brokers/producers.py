@@ -12,13 +12,13 @@ earlier generation then, of which nothing is taken any more.
 
 from typing import Literal
 
-from changefeed.feeds.brokers.flush import ProducerKey, Reached, StoredRequest
+from changefeed.feeds.brokers.flush import ProducerKey, ProducerState, StoredRequest
 from changefeed.feeds.brokers.protocol import AppendRequest
 
 Verdict = Literal["new", "stored", "early", "taken"]
 
 
-def verdict_on(request: AppendRequest, reached: Reached | None) -> Verdict:
+def verdict_on(request: AppendRequest, reached: ProducerState | None) -> Verdict:
     """Say what a request is to a row in which its producer has come so far."""
     last = 0
     if reached is not None:

@@ -14,7 +14,7 @@ from changefeed.feeds.brokers.extents import Extent, extent_of
 from changefeed.feeds.brokers.flush import Ends
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import AppendRequest, Block, ReadResult
-from changefeed.feeds.brokers.ranges import KnownRanges, Partition, Ranges
+from changefeed.feeds.brokers.ranges import Partition, Ranges, RangesCache
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
@@ -27,7 +27,7 @@ class Reads:
 
     def __init__(
         self,
-        ranges: KnownRanges,
+        ranges: RangesCache,
         readers: RowReaders,
         partitions: PartitionReader,
         writer: EraWriter,
@@ -98,7 +98,7 @@ class Reads:
         if partition.era < found.kept_era:
             start = (await self.extent(collection, partition)).start
         else:
-            start = found.gone_of(partition.id, partition.era, 0, 0).start
+            start = found.truncation_of(partition.id, partition.era, 0, 0).start
         if after < start:
             raise PositionGone(partition.id, after, start)
 

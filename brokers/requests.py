@@ -15,7 +15,7 @@ from changefeed.feeds.feed import RangeId
 T = TypeVar("T")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request cannot be answered, and it is the client's fault."""
 
     def __init__(self, status: int, error: str, message: str) -> None:
@@ -24,27 +24,29 @@ class Refused(Exception):
         self.refusal = Refusal(error=error, message=message)
 
 
-class NewCollection(msgspec.Struct, forbid_unknown_fields=True):
+class CollectionRequest(msgspec.Struct, forbid_unknown_fields=True):
     parts: int = DEFAULT_PARTS
 
 
-class OneRange(msgspec.Struct, forbid_unknown_fields=True):
+class RangeRequest(msgspec.Struct, forbid_unknown_fields=True):
     partition: RangeId | None = None
 
 
-class WantedRetention(msgspec.Struct, forbid_unknown_fields=True):
+class RetentionRequest(msgspec.Struct, forbid_unknown_fields=True):
     seconds: float | None = None
     bytes: int | None = None
 
 
 def size_of(request: web.Request) -> int:
-    """Return the bytes that a request has in its body. Raise ``Refused`` if it does not say."""
+    """Return the size of a request's body. Raise ``RequestRefused`` if it does not say."""
     if not request.body_exists:
         return 0
     if request.content_length is None:
-        raise Refused(411, "length", "a body comes with its Content-Length, not in chunks")
+        raise RequestRefused(
+            411, "length", "a body comes with its Content-Length, not in chunks"
+        )
     if request.content_length > MAX_BYTES:
-        raise Refused(
+        raise RequestRefused(
             413, "too-large", f"a body has {MAX_BYTES:,} bytes at most: send fewer at once"
         )
     return request.content_length
@@ -53,23 +55,25 @@ def size_of(request: web.Request) -> int:
 async def read_body(request: web.Request) -> bytearray:
     """Return the body of a request, of which no copy is kept besides.
 
-    Raise ``Refused`` for one that is longer than it said, as what was compressed is.
+    Raise ``RequestRefused`` for one that is longer than it said, as what was compressed is.
     """
     body, at = bytearray(size_of(request)), 0
     async for chunk in request.content.iter_any():
         if at + len(chunk) > len(body):
-            raise Refused(400, "bad-body", f"the body is longer than {len(body):,} bytes")
+            raise RequestRefused(
+                400, "bad-body", f"the body is longer than {len(body):,} bytes"
+            )
         body[at : at + len(chunk)] = chunk
         at += len(chunk)
     return body
 
 
 async def body_of(request: web.Request, kind: type[T]) -> T:
-    """Return the body of a request, which may be empty. Raise ``Refused``."""
+    """Return the body of a request, which may be empty. Raise ``RequestRefused``."""
     try:
         return from_json(await read_body(request) or b"{}", kind)
     except Undecodable as error:
-        raise Refused(400, "bad-body", f"the body cannot be read: {error}") from error
+        raise RequestRefused(400, "bad-body", f"the body cannot be read: {error}") from error
 
 
 def collection_of(request: web.Request) -> str:
@@ -83,26 +87,26 @@ def partition_of(request: web.Request) -> RangeId:
 def number_in(
     query: Mapping[str, str], name: str, default: int | None, *, least: int = 0
 ) -> int:
-    """Return a whole number of a query. Raise ``Refused`` for what is none, or is missing
-    and has no default.
+    """Return a whole number of a query. Raise ``RequestRefused`` for what is none, or is
+    missing and has no default.
     """
     text = query.get(name)
     if text is None and default is not None:
         return default
     number: int | None = _parsed(text or "", int)
     if number is None or not least <= number < 2**63:
-        raise Refused(
+        raise RequestRefused(
             400, "bad-query", f"{name} is a whole number of {least} or more, not {text!r}"
         )
     return number
 
 
 def seconds_in(query: Mapping[str, str], name: str) -> float:
-    """Return a number of seconds of a query, 0 if it is missing. Raise ``Refused``."""
+    """Return a number of seconds of a query, 0 if it is missing. Raise ``RequestRefused``."""
     text = query.get(name, "0")
     seconds: float | None = _parsed(text, float)
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
-        raise Refused(400, "bad-query", f"{name} is a number of seconds, not {text!r}")
+        raise RequestRefused(400, "bad-query", f"{name} is a number of seconds, not {text!r}")
     return seconds
 
 

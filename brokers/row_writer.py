@@ -20,28 +20,28 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from changefeed.brokers.open_partition import Accepted, OpenPartition
+from changefeed.brokers.notifier import Notifier
+from changefeed.brokers.open_partition import OpenPartition, SequencedBatch
 from changefeed.brokers.producers import key_of, stored_request, verdict_on
-from changefeed.brokers.pulse import Pulse
 from changefeed.brokers.put_rate import PutRate
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
     PartitionEnd,
     ProducerKey,
-    Reached,
+    ProducerState,
     StoredRequest,
     encode_flush,
     has_table,
-    reached_after,
+    state_after,
 )
 from changefeed.feeds.brokers.names import flush_key
 from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.protocol import (
     Answer,
-    Appended,
+    AppendReceipt,
+    AppendRejection,
     AppendRequest,
-    NotAppended,
     Reason,
 )
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -69,7 +69,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.batches = dict[Key, list[Accepted]]()
+        self.batches = dict[Key, list[SequencedBatch]]()
         self.requests: list[StoredRequest] = []
         self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
@@ -115,10 +115,10 @@ class RowWriter:
         self._written_us = place.began_us
         self._buffered = 0
         self._closing = False
-        self._accepted: dict[ProducerKey, Reached] = {}
-        self._written: dict[ProducerKey, Reached] = {}
+        self._accepted: dict[ProducerKey, ProducerState] = {}
+        self._written: dict[ProducerKey, ProducerState] = {}
         self._heard: dict[ProducerKey, float] = {}
-        self._changed = Pulse()
+        self._changed = Notifier()
         self._ended = asyncio.Event()
 
     def open(self, collection: str, partitions: Iterable[RangeId]) -> None:
@@ -175,14 +175,14 @@ class RowWriter:
         if verdict == "taken":
             return self._not("taken")
         if verdict == "stored":
-            return await self._settled(Appended(duplicate=True), self._last_accepted())
+            return await self._settled(AppendReceipt(duplicate=True), self._last_accepted())
         assert verdict == "new", f"{request.number} of {request.producer} is {verdict}"
         group = self._accept(collection, request, size)
         firsts = tuple(
             group.batches[collection, x.partition][-1].first for x in request.batches
         )
         assert min(firsts) > 0, f"sequences count from 1: {firsts}"
-        return await self._settled(Appended(firsts=firsts), group)
+        return await self._settled(AppendReceipt(firsts=firsts), group)
 
     def _last_accepted(self) -> _Group | None:
         """Return what holds the newest records that are not durable yet."""
@@ -201,11 +201,11 @@ class RowWriter:
             group.batches.setdefault((collection, batch.partition), []).append(placed)
         stored = stored_request(collection, request)
         group.requests.append(stored)
-        self._accepted[key] = reached_after(self._accepted.get(key), stored, 0)
+        self._accepted[key] = state_after(self._accepted.get(key), stored, 0)
         assert size > 0, f"a request of {request.producer} without bytes"
         group.bytes += size
         self._buffered += size
-        self._changed.beat()
+        self._changed.notify()
         return group
 
     async def _settled(self, answer: Answer, group: _Group | None) -> Answer:
@@ -213,9 +213,9 @@ class RowWriter:
             return answer
         return self._not("moving")
 
-    def _not(self, reason: Reason, delay: float | None = None) -> NotAppended:
+    def _not(self, reason: Reason, delay: float | None = None) -> AppendRejection:
         delay = self._settings.catalog_interval if delay is None else delay
-        return NotAppended(reason=reason, retry_after=delay)
+        return AppendRejection(reason=reason, retry_after=delay)
 
     async def run(self) -> None:
         """Write and acknowledge until the row is sealed or lost.
@@ -238,7 +238,7 @@ class RowWriter:
         Return whether it was this broker that ended it. ``run`` is running.
         """
         self._closing = True
-        self._changed.beat()
+        self._changed.notify()
         await self._ended.wait()
         return self.sealed_at is not None
 
@@ -281,7 +281,7 @@ class RowWriter:
         assert group.requests, f"object {number} of {self.place} has records of no producer"
         for x in group.requests:
             key = (x.collection, x.producer)
-            self._written[key] = reached_after(self._written.get(key), x, now_us)
+            self._written[key] = state_after(self._written.get(key), x, now_us)
         header = replace(header, requests=tuple(group.requests))
         data = encode_flush(header, records)
         self._rate.pay()
@@ -290,11 +290,11 @@ class RowWriter:
         assert len(self._under_way) <= self._settings.in_flight, (
             f"{len(self._under_way)} objects of {self.place} are under way"
         )
-        self._changed.beat()
+        self._changed.notify()
 
     def _header(self, number: int, now_us: int, *, seal: bool = False) -> FlushHeader:
         assert number > self.durable, f"object {number} of {self.place} is there already"
-        table, producers = None, tuple[Reached, ...]()
+        table, producers = None, tuple[ProducerState, ...]()
         if has_table(number) or seal:
             self._forget_the_silent()
             table = tuple(x.end for x in self._partitions.values())
@@ -380,7 +380,7 @@ class RowWriter:
             assert self._buffered >= 0, f"{self._buffered} bytes wait to be written"
             self._on_durable(number, data)
             group.done.set_result(True)
-            self._changed.beat()
+            self._changed.notify()
 
     def _lose(self) -> None:
         _log.warning("broker.era_lost", extra={"era": self.place.era, "at": self.durable + 1})
@@ -389,7 +389,7 @@ class RowWriter:
         for other in self._under_way:
             other.task.cancel()
         self._give_up()
-        self._changed.beat()
+        self._changed.notify()
 
     def _give_up(self) -> None:
         """Nothing that is not acknowledged by now will be."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.metered_store import MeteredStore
-from changefeed.brokers.meters import BrokerMeters, CoreGauges
+from changefeed.brokers.metrics import BrokerMetrics, CoreGauges
 from changefeed.brokers.pings import Pings
 from changefeed.brokers.run_core import leave, open_core
 from changefeed.brokers.server import LIMITS, BrokerServer
@@ -74,7 +74,7 @@ async def _be_broker(
             showing = asyncio.create_task(_show(core, CoreGauges(counting.meters)))
             server = BrokerServer(
                 core,
-                BrokerMeters(counting.meters),
+                BrokerMetrics(counting.meters),
                 Scrape(counting.registry),
                 token=token,
                 problems=lambda: problems_of(core, store),

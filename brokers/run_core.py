@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.members import NameTaken, Ping, Sign
+from changefeed.brokers.members import Heartbeat, NameTaken, Ping
 from changefeed.feeds.brokers.catalog_store import open_cluster
 from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.executor import Executor, in_thread
 from changefeed.feeds.brokers.names import check_name
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.transitions import without_members
-from changefeed.feeds.brokers.work import Work, in_thread
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.runtime.clock import elapsed_time
@@ -28,7 +28,7 @@ _FIRST_PAUSE, _MAX_PAUSE = 0.5, 30.0
 """Before a loop that failed is tried again, beside its usual rest, in seconds."""
 
 
-async def no_answer(address: str, _: Sign) -> Sign:
+async def no_answer(address: str, _: Heartbeat) -> Heartbeat:
     """Ping nobody."""
     raise FeedUnavailable(f"there is no way to a broker at {address!r}")
 
@@ -43,25 +43,32 @@ async def open_core(
     ping: Ping = no_answer,
     clock: Callable[[], float] = elapsed_time,
     wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
-    work: Work = in_thread,
+    executor: Executor = in_thread,
 ) -> AsyncIterator[BrokerCore]:
     """Run a broker over a store until the block is left.
 
     ``address`` (``host:port``) is where clients reach it, and other brokers by ``ping``: what
     they send goes to ``BrokerCore.presence``. Where no ping arrives, brokers find each other in
-    the store. The cluster is created where there is none. ``work`` runs what takes long.
+    the store. The cluster is created where there is none. ``executor`` runs what takes long.
     Leaving the block stops at once, as a crash would, unless ``leave`` was awaited.
     What fails at the start is raised. Later a loop that fails stops no other: it is tried
     again, and ``BrokerCore.failing`` says why it failed. Raise ``NameTaken`` if a living
     broker has the name, also later: then inside an exception group.
     """
     settings = settings or CoreSettings()
-    sign = Sign(
+    heartbeat = Heartbeat(
         name=check_name(name, "broker"), incarnation=uuid.uuid4().hex, beat=0, address=address
     )
     cluster = await open_cluster(store)
     core = BrokerCore(
-        store, cluster, sign, settings, ping=ping, clock=clock, wall_us=wall_us, work=work
+        store,
+        cluster,
+        heartbeat,
+        settings,
+        ping=ping,
+        clock=clock,
+        wall_us=wall_us,
+        executor=executor,
     )
     catalog = await core.catalogs.refresh()
     await core.members.claim_name(catalog.members.get(core.name))
@@ -122,7 +129,7 @@ async def _follow(core: BrokerCore, tasks: asyncio.TaskGroup) -> None:
 
 
 async def _retain(core: BrokerCore) -> None:
-    """Cut and delete. How old objects are is measured from a sign in the store."""
+    """Cut and delete. How old objects are is measured from a heartbeat in the store."""
     if core.master.acting:
         if any(x.retain_seconds is not None for x in core.catalog.collections):
             await core.members.write()

@@ -31,13 +31,13 @@ from changefeed.brokers import operations
 from changefeed.brokers.budget import Budget
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.ends import moved_partitions
-from changefeed.brokers.members import Sign
-from changefeed.brokers.meters import BrokerMeters
+from changefeed.brokers.members import Heartbeat
+from changefeed.brokers.metrics import BrokerMetrics
 from changefeed.brokers.requests import (
-    NewCollection,
-    OneRange,
-    Refused,
-    WantedRetention,
+    CollectionRequest,
+    RangeRequest,
+    RequestRefused,
+    RetentionRequest,
     body_of,
     collection_of,
     number_in,
@@ -57,7 +57,7 @@ from changefeed.feeds.brokers.wire import (
     Compaction,
     Positions,
     Refusal,
-    Since,
+    SequenceBefore,
     WireDamaged,
     framed_read,
     parsed_append,
@@ -110,7 +110,7 @@ class BrokerServer:
     def __init__(
         self,
         core: BrokerCore,
-        meters: BrokerMeters,
+        meters: BrokerMetrics,
         scrape: Scrape,
         *,
         token: Secret | None,
@@ -159,7 +159,7 @@ class BrokerServer:
                 self._check_token(request)
             with self._bodies.taken(size_of(request)):
                 return await handler(request)
-        except Refused as refused:
+        except RequestRefused as refused:
             return _refusal(refused.status, refused.refusal)
         except web.HTTPException as refused:
             text = refused.text or refused.reason
@@ -186,7 +186,7 @@ class BrokerServer:
             return
         given = request.headers.get(hdrs.AUTHORIZATION, "").encode(errors="surrogateescape")
         if not hmac.compare_digest(given, f"Bearer {self._token.current()}".encode()):
-            raise Refused(
+            raise RequestRefused(
                 401,
                 "token",
                 "a token is needed, and this is not it: set "
@@ -218,7 +218,7 @@ class BrokerServer:
     # For other brokers.
 
     async def _ping(self, request: web.Request) -> web.Response:
-        return _json(self._core.presence.pinged(await body_of(request, Sign)))
+        return _json(self._core.presence.pinged(await body_of(request, Heartbeat)))
 
     # For producers and readers.
 
@@ -237,7 +237,7 @@ class BrokerServer:
 
     async def _append(self, request: web.Request) -> web.Response:
         if request.content_type != CONTENT_TYPE:
-            raise Refused(
+            raise RequestRefused(
                 415,
                 "content-type",
                 f"records come as {CONTENT_TYPE}, not {request.content_type}",
@@ -291,14 +291,14 @@ class BrokerServer:
         found = await self._core.sequence_before(collection, partition, time_us)
         if found is None:
             found = (await self._core.end(collection, partition)).last
-        return _json(Since(sequence=found))
+        return _json(SequenceBefore(sequence=found))
 
     async def _checked(self, request: web.Request) -> str:
         """Return the collection, if it is the one that the client means."""
         collection, log = collection_of(request), request.query.get("log")
         identity = await self._identity(collection)
         if log not in (None, identity):
-            raise Refused(
+            raise RequestRefused(
                 409,
                 "foreign",
                 f"collection {collection!r} is another one than the client knows: it was "
@@ -317,23 +317,23 @@ class BrokerServer:
     # For what changes the cluster.
 
     async def _create(self, request: web.Request) -> web.Response:
-        asked = await body_of(request, NewCollection)
+        asked = await body_of(request, CollectionRequest)
         name = collection_of(request)
         await operations.create_collection(self._core.catalogs, name, parts=asked.parts)
         return await self._topology(request)
 
     async def _split(self, request: web.Request) -> web.Response:
-        asked = await body_of(request, OneRange)
+        asked = await body_of(request, RangeRequest)
         await operations.split(self._core.catalogs, collection_of(request), asked.partition)
         return await self._topology(request)
 
     async def _merge(self, request: web.Request) -> web.Response:
-        asked = await body_of(request, OneRange)
+        asked = await body_of(request, RangeRequest)
         await operations.merge(self._core.catalogs, collection_of(request), asked.partition)
         return await self._topology(request)
 
     async def _retain(self, request: web.Request) -> web.Response:
-        asked, name = await body_of(request, WantedRetention), collection_of(request)
+        asked, name = await body_of(request, RetentionRequest), collection_of(request)
         await operations.retain(
             self._core.catalogs, name, seconds=asked.seconds, bytes_=asked.bytes
         )

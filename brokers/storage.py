@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.extents import extent_of
-from changefeed.feeds.brokers.flush import Ends, Reached
+from changefeed.feeds.brokers.flush import Ends, ProducerState
 from changefeed.feeds.brokers.names import segments_of
 from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.brokers.wire import ProducerSeen, RangeStorage, Storage
+from changefeed.feeds.brokers.wire import ActiveProducer, RangeStorage, Storage
 from changefeed.feeds.eventlog.errors import Damaged
 
 _AT_ONCE = 1024
@@ -30,7 +30,7 @@ class _RowEnd(NamedTuple):
 
     number: int
     ends: Ends
-    producers: Iterable[Reached]
+    producers: Iterable[ProducerState]
 
 
 _Rows = Mapping[tuple[int, str], _RowEnd]
@@ -105,12 +105,12 @@ async def _stored_before(reader: RowReader, row: Row) -> int:
     return 0
 
 
-def _producers(collection: str, rows: _Rows) -> tuple[ProducerSeen, ...]:
+def _producers(collection: str, rows: _Rows) -> tuple[ActiveProducer, ...]:
     """Return who has written to a collection in this era, the last one first."""
     seen: dict[str, int] = {}
     for row in rows.values():
         for x in row.producers:
             if x.collection == collection:
                 seen[x.producer] = max(seen.get(x.producer, 0), x.seen_us)
-    found = (ProducerSeen(id=name, seen_us=seen_us) for name, seen_us in seen.items())
+    found = (ActiveProducer(id=name, seen_us=seen_us) for name, seen_us in seen.items())
     return tuple(sorted(found, key=lambda x: (-x.seen_us, x.id)))

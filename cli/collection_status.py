@@ -27,7 +27,7 @@ from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.topology import topology_of
-from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
+from changefeed.feeds.brokers.wire import ActiveProducer, PartitionBounds, RangeStorage, Storage
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.directory import COLLECTION, answers_of_feeds, open_directory
 from changefeed.feeds.eventlog.errors import Damaged
@@ -93,7 +93,7 @@ class LogStatus(msgspec.Struct, frozen=True, kw_only=True):
     segment_bytes: int
     flushes: int
     flush_bytes: int
-    producers: list[ProducerSeen]
+    producers: list[ActiveProducer]
     ranges: list[LogRangeStatus]
 
 
@@ -163,7 +163,7 @@ class LogInspector:
         except Damaged as error:
             raise FeedUnavailable(f"{self._home} cannot be read: {error}") from error
         topology = replace(topology_of(catalog, COLLECTION), brokers=())
-        ends = {x.range: End(start=x.start, last=x.last) for x in storage.ranges}
+        ends = {x.range: PartitionBounds(start=x.start, last=x.last) for x in storage.ranges}
         return log_status(Routes(topology, ""), ends, {}, replace(storage, producers=()))
 
 
@@ -201,15 +201,17 @@ class CollectionInspector:
             return await self._client.storage(routes.identity)
         return None
 
-    async def _end(self, routes: Routes, partition: Partition, turns: asyncio.Semaphore) -> End:
+    async def _end(
+        self, routes: Routes, partition: Partition, turns: asyncio.Semaphore
+    ) -> PartitionBounds:
         known = self._stored.get(partition.id)
         if known is not None and not routes.is_open(partition):
-            return End(start=known.start, last=known.last)
+            return PartitionBounds(start=known.start, last=known.last)
         urls = routes.to_read(partition)
         async with turns:
             with suppress(FeedUnavailable):
                 return await self._client.end(urls, routes.identity, partition.id)
-        return End(start=0, last=0)
+        return PartitionBounds(start=0, last=0)
 
     async def _says(self, url: str) -> CoreStatus | None:
         with suppress(FeedUnavailable, FeedRefused):
@@ -219,7 +221,7 @@ class CollectionInspector:
 
 def log_status(
     routes: Routes,
-    ends: Mapping[RangeId, End],
+    ends: Mapping[RangeId, PartitionBounds],
     says: Mapping[str, CoreStatus],
     storage: Storage | None,
 ) -> LogStatus:
@@ -258,7 +260,7 @@ def log_status(
 
 
 def _range(
-    partition: Partition, routes: Routes, end: End, stored: RangeStorage
+    partition: Partition, routes: Routes, end: PartitionBounds, stored: RangeStorage
 ) -> LogRangeStatus:
     return LogRangeStatus(
         id=partition.id,

@@ -11,7 +11,7 @@ from changefeed.cli.io.tables import a_table
 from changefeed.cli.on_brokers import is_on_brokers, on_brokers
 from changefeed.feeds.brokers.catalog import Catalog
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.compactor import Compacted
+from changefeed.feeds.brokers.compactor import CompactionTotals
 from changefeed.feeds.brokers.protocol import Topology
 from changefeed.feeds.brokers.transitions import with_merge, with_split
 from changefeed.feeds.brokers.wire import Compaction
@@ -89,7 +89,7 @@ def compact(address: str, *, json: bool) -> None:
         raise UserError("some objects were not compacted: the logs say why")
 
 
-def _of_log(done: Compacted) -> Compaction:
+def _of_log(done: CompactionTotals) -> Compaction:
     return Compaction(
         broker=WRITER,
         ended=True,

@@ -18,7 +18,7 @@ from benchmarks.result import Result, at_most
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import Appended, AppendRequest, Batch
+from changefeed.feeds.brokers.protocol import AppendReceipt, AppendRequest, Batch
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed, Versioned
 from changefeed.feeds.eventlog.block_format import check_of, lay_out
@@ -163,7 +163,7 @@ async def _append(core: BrokerCore, partition: RangeId, size: int, every: float)
 
 async def _stored(core: BrokerCore, asked: AppendRequest) -> None:
     answer = await core.append(COLLECTION, asked)
-    assert isinstance(answer, Appended), answer
+    assert isinstance(answer, AppendReceipt), answer
 
 
 async def _follow(core: BrokerCore, partition: RangeId) -> None:

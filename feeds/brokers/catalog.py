@@ -73,18 +73,18 @@ class Era(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return next((x for x in self.rows if x.broker == broker), None)
 
 
-class Gone(NamedTuple):
+class Truncation(NamedTuple):
     """What retention took of a partition: sequences up to ``start``, and their bytes."""
 
     start: int
     bytes: int
 
 
-class Cut(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedTruncation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be gone of a collection soon, as ``Collection`` says it: with what is."""
 
     kept_era: int
-    gone: Mapping[RangeId, Gone]
+    gone: Mapping[RangeId, Truncation]
 
 
 class Collection(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,8 +106,8 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     retain_seconds: float | None = None
     retain_bytes: int | None = None
     kept_era: int = 1
-    gone: Mapping[RangeId, Gone] = {}
-    cut: Cut | None = None
+    gone: Mapping[RangeId, Truncation] = {}
+    cut: PlannedTruncation | None = None
     old_us: int | None = None
 
     @property
@@ -117,14 +117,14 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return int(min(self.retain_seconds, MAX_SECONDS) * 1e6)
 
-    def gone_of(self, partition: RangeId, era: int, last: int, stored: int) -> Gone:
+    def truncation_of(self, partition: RangeId, era: int, last: int, stored: int) -> Truncation:
         """Return what is gone of a partition that ended, or has come, to ``last``."""
         if era < self.kept_era:
-            return Gone(last, stored)
+            return Truncation(last, stored)
         return self.gone.get(partition, _NOTHING)
 
 
-_NOTHING: Final = Gone(0, 0)
+_NOTHING: Final = Truncation(0, 0)
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):

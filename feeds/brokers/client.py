@@ -20,10 +20,10 @@ from changefeed.feeds.brokers.protocol import Answer, AppendRequest, ReadResult,
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.wire import (
     Compaction,
-    End,
-    Moved,
+    PartitionBounds,
+    PartitionNews,
     Positions,
-    Since,
+    SequenceBefore,
     Storage,
     WireDamaged,
     framed_append,
@@ -129,13 +129,15 @@ class BrokerClient:
         except WireDamaged as error:
             raise FeedUnavailable(f"a broker's answer was damaged: {error}") from error
 
-    async def end(self, urls: Iterable[str], log: str, partition: RangeId) -> End:
+    async def end(self, urls: Iterable[str], log: str, partition: RangeId) -> PartitionBounds:
         path = self._path("partitions", partition, "end")
-        return decoded(await self._ask("GET", urls, path, {"log": log}, of=partition), End)
+        return decoded(
+            await self._ask("GET", urls, path, {"log": log}, of=partition), PartitionBounds
+        )
 
     async def ends(
         self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
-    ) -> Mapping[RangeId, Moved]:
+    ) -> Mapping[RangeId, PartitionNews]:
         """Return what has come further than these sequences, as one broker knows.
 
         With nothing there, wait for so many seconds.
@@ -149,7 +151,7 @@ class BrokerClient:
             wait=wait,
             body=msgspec.json.encode(Positions(after={**after})),
         )
-        return decoded(body, dict[RangeId, Moved])
+        return decoded(body, dict[RangeId, PartitionNews])
 
     async def sequence_before(
         self, urls: Iterable[str], log: str, partition: RangeId, time_us: int
@@ -157,7 +159,9 @@ class BrokerClient:
         """Return the last sequence before the first record committed at or after a time."""
         path = self._path("partitions", partition, "since")
         asked = {"log": log, "time_us": str(time_us)}
-        return decoded(await self._ask("GET", urls, path, asked, of=partition), Since).sequence
+        return decoded(
+            await self._ask("GET", urls, path, asked, of=partition), SequenceBefore
+        ).sequence
 
     async def storage(self, log: str) -> Storage:
         """Return how much is stored, and who sends. A broker lists objects for that."""

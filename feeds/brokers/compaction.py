@@ -15,7 +15,7 @@ from changefeed.feeds.brokers.pack import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Border:
+class RunEnd:
     """Where a run may end: after object ``last``, with the partitions at ``ends``.
 
     ``bytes`` are those of records from the run's beginning up to there.
@@ -60,11 +60,11 @@ def _is_gone(row: Row) -> bool:
     return row.sealed_at is not None and row.kept_from >= row.sealed_at
 
 
-def is_whole(border: Border, first: int, settings: CoreSettings) -> bool:
+def is_whole(end: RunEnd, first: int, settings: CoreSettings) -> bool:
     """Whether a run has as much as one is to have, so that it ends there at the latest."""
-    objects = border.last - first + 1
-    assert objects > 0, f"a run from {first} on ends at {border.last}"
-    return border.bytes >= settings.compaction_bytes or objects >= settings.compaction_objects
+    objects = end.last - first + 1
+    assert objects > 0, f"a run from {first} on ends at {end.last}"
+    return end.bytes >= settings.compaction_bytes or objects >= settings.compaction_objects
 
 
 def bytes_between(before: Ends, after: Ends) -> int:

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from changefeed.feeds.brokers.catalog import Catalog, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.compacted import CompactedRun
 from changefeed.feeds.brokers.compaction import (
-    Border,
+    RunEnd,
     bytes_between,
     is_whole,
     rows_of,
 )
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import ClusterRefused
+from changefeed.feeds.brokers.executor import Executor
 from changefeed.feeds.brokers.extents import starts_in
 from changefeed.feeds.brokers.flush import TABLE_EVERY, Ends, FlushHeader, by_key, table_before
 from changefeed.feeds.brokers.names import RunPlace, compacted_key, run_of, segments_prefix
@@ -28,9 +28,9 @@ from changefeed.feeds.brokers.pack import encode_pack
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.run_maker import RunContents, RunMaker
+from changefeed.feeds.brokers.runs import Run
 from changefeed.feeds.brokers.segment_writer import SegmentWriter
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.brokers.work import Work
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.runtime.errors import StoreError
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class Compacted:
+class CompactionTotals:
     """What this broker has compacted since it started.
 
     ``objects`` became ``runs`` and ``segments``, which have so many ``bytes``.
@@ -65,9 +65,9 @@ class Compactor:
         *,
         settings: CoreSettings,
         wall_us: Callable[[], int],
-        work: Work,
+        executor: Executor,
     ) -> None:
-        self.done = Compacted()
+        self.done = CompactionTotals()
         self._name = name
         self._incarnation = incarnation
         self._catalogs = catalogs
@@ -75,7 +75,7 @@ class Compactor:
         self._store = store
         self._settings = settings
         self._wall_us = wall_us
-        self._maker = RunMaker(SegmentWriter(store, work), settings.compaction_memory)
+        self._maker = RunMaker(SegmentWriter(store, executor), settings.compaction_memory)
         self._one = asyncio.Lock()
         self._finished: set[tuple[int, str]] = set()
         self._looked_at: set[tuple[int, str]] = set()
@@ -123,60 +123,60 @@ class Compactor:
         """Make the next run of a row, if it is due; return whether there may be more."""
         reader = self._readers.row(catalog, era, row.broker)
         done = await self._done(reader, row)
-        if reader.compacted.final:
+        if reader.runs.final:
             self._finished.add((era, row.broker))
             return False
         first = max(done + 1, reader.kept_from)
         before = await self._before(reader, first)
-        border = await self._border(reader, first, before, row, everything=everything)
-        if border is None:
+        end = await self._run_end(reader, first, before, row, everything=everything)
+        if end is None:
             if row.sealed_at is not None:
                 self._finished.add((era, row.broker))  # there is nothing but the seal
             return False
-        starts = starts_in(catalog, era, border.ends)
-        assert border.last >= first > done, f"a run of {first} to {border.last}, after {done}"
-        assert reader.sealed_at is None or border.last < reader.sealed_at, (
-            f"the seal {reader.sealed_at} stays where it is: {border.last}"
+        starts = starts_in(catalog, era, end.ends)
+        assert end.last >= first > done, f"a run of {first} to {end.last}, after {done}"
+        assert reader.sealed_at is None or end.last < reader.sealed_at, (
+            f"the seal {reader.sealed_at} stays where it is: {end.last}"
         )
-        made = await self._maker.make(reader, first, before, border, starts)
-        await self._write(catalog, reader, first, border, made)
+        made = await self._maker.make(reader, first, before, end, starts)
+        await self._write(catalog, reader, first, end, made)
         return True
 
     async def _done(self, reader: RowReader, row: Row) -> int:
         """Return up to where a row is in runs. Those of the row that we write are ours."""
-        compacted, key = reader.compacted, (reader.era, row.broker)
+        runs, key = reader.runs, (reader.era, row.broker)
         if row.sealed_at is None and key in self._looked_at:
-            await compacted.look_behind(reader.kept_from)
-            return compacted.end
+            await runs.look_behind(reader.kept_from)
+            return runs.end
         self._looked_at.add(key)
-        return await compacted.look(reader.kept_from)
+        return await runs.look(reader.kept_from)
 
     async def _before(self, reader: RowReader, first: int) -> Ends:
         """Return the ends before an object at which a run begins."""
         if first == 1:
             return {}
-        run = await reader.compacted.last_of(lambda x: x.run.last < first)
+        run = await reader.runs.last_of(lambda x: x.run.last < first)
         if run is not None and run.run.last == first - 1:
             return run.ends
         return _table(reader, await reader.there(first))
 
-    async def _border(
+    async def _run_end(
         self, reader: RowReader, first: int, before: Ends, row: Row, *, everything: bool
-    ) -> Border | None:
+    ) -> RunEnd | None:
         """Return where the run that begins at an object ends, if one is due."""
         end = reader.known if row.sealed_at is None else row.sealed_at - 1
         if end < first:
             return None
-        found: Border | None = None
+        found: RunEnd | None = None
         for number in range(table_before(first) + TABLE_EVERY, end + 1, TABLE_EVERY):
             ends = _table(reader, await reader.there(number))
-            found = Border(last=number - 1, ends=ends, bytes=bytes_between(before, ends))
+            found = RunEnd(last=number - 1, ends=ends, bytes=bytes_between(before, ends))
             if is_whole(found, first, self._settings):
                 return found
         if row.sealed_at is not None:
             ends = await reader.ends()
             size = bytes_between(before, ends)
-            return Border(last=end, ends=ends, bytes=size, final=True)
+            return RunEnd(last=end, ends=ends, bytes=size, final=True)
         if found is None or everything:
             return found
         age = (self._wall_us() - (await reader.there(first)).written_us) / 1e6
@@ -187,34 +187,34 @@ class Compactor:
         catalog: Catalog,
         reader: RowReader,
         first: int,
-        border: Border,
+        end: RunEnd,
         made: RunContents,
     ) -> None:
         """Write a run, unless another broker has written it meanwhile."""
-        producers = await reader.producers() if border.final else {}
-        run = CompactedRun(
+        producers = await reader.producers() if end.final else {}
+        run = Run(
             cluster=catalog.identity,
             era=reader.era,
             broker=reader.broker,
             first=first,
-            last=border.last,
-            written_us=(await reader.there(border.last)).written_us,
-            final=border.final,
-            ends=tuple(border.ends.values()),
+            last=end.last,
+            written_us=(await reader.there(end.last)).written_us,
+            final=end.final,
+            ends=tuple(end.ends.values()),
             producers=tuple(producers.values()),
             segments=tuple(made.segments),
         )
         key = compacted_key(reader.era, reader.broker, first)
         data = encode_pack(run, made.packed)
         created = await self._store.create(key, data)
-        await reader.compacted.look(reader.kept_from)
+        await reader.runs.look(reader.kept_from)
         await self._sweep(reader, run)
         if created:
             self._count(run, made, len(data))
 
-    async def _sweep(self, reader: RowReader, made: CompactedRun) -> None:
+    async def _sweep(self, reader: RowReader, made: Run) -> None:
         """Delete segments that no run names: of one that was not finished, or was second."""
-        there = await reader.compacted.run(made.first)
+        there = await reader.runs.run(made.first)
         if there is None:
             return
         assert there.run.first == made.first, f"{there.run.first} was asked for as {made.first}"
@@ -227,7 +227,7 @@ class Compactor:
                 _log.info("compaction.run", extra={"segments": needless})
                 await self._store.delete(needless)
 
-    def _count(self, run: CompactedRun, made: RunContents, size: int) -> None:
+    def _count(self, run: Run, made: RunContents, size: int) -> None:
         done, objects = self.done, run.last - run.first + 1
         done.objects += objects
         done.runs += 1

@@ -8,17 +8,17 @@ finds things for as long as the grace is; one that finds something missing looks
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from changefeed.feeds.brokers.catalog import Catalog, Gone, Row
+from changefeed.feeds.brokers.catalog import Catalog, Row, Truncation
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.extents import starts_in
-from changefeed.feeds.brokers.grace import Grace
+from changefeed.feeds.brokers.grace_period import GracePeriod
 from changefeed.feeds.brokers.names import compacted_key, number_of, row_prefix
 from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.ids import era_in
-from changefeed.feeds.eventlog.segment_file import Segment, rows_in
+from changefeed.feeds.eventlog.segment_file import Segment, slices_in
 
 
 class Deletion:
@@ -38,8 +38,8 @@ class Deletion:
         self._readers = readers
         self._store = store
         self._clock = clock
-        self._of_objects = Grace[tuple[int, str], int](grace)
-        self._of_segments = Grace[tuple[int, str], EraDeletions](grace)
+        self._of_objects = GracePeriod[tuple[int, str], int](grace)
+        self._of_segments = GracePeriod[tuple[int, str], EraDeletions](grace)
         self._deleted: dict[tuple[int, str], int] = {}
         self._swept: dict[tuple[int, str], EraDeletions] = {}
 
@@ -86,7 +86,7 @@ class EraDeletions(NamedTuple):
     """What the catalog says to be gone of an era: all of some collections, and more."""
 
     collections: Sequence[str]
-    gone: Mapping[Key, Gone]
+    gone: Mapping[Key, Truncation]
 
 
 def deletions_of(catalog: Catalog, era: int) -> EraDeletions:
@@ -108,12 +108,12 @@ async def delete_segments(store: ObjectStore, catalog: Catalog, row: RowReader) 
     segments, so that a kill in between leaves nothing behind; but the one before the seal
     stays, for what it says of producers. What is gone of a run itself stays with the rest.
     """
-    compacted = row.compacted
-    await compacted.look(row.kept_from)
-    newest = await compacted.run(compacted.starts[-1]) if compacted.starts else None
+    runs = row.runs
+    await runs.look(row.kept_from)
+    newest = await runs.run(runs.starts[-1]) if runs.starts else None
     gone = {} if newest is None else starts_in(catalog, row.era, newest.ends)
-    for number in compacted.starts if gone else ():
-        found = await compacted.run(number)
+    for number in runs.starts if gone else ():
+        found = await runs.run(number)
         if found is None:
             continue
         over = [x.key for x in found.run.segments if _is_gone(x, gone)]
@@ -122,7 +122,7 @@ async def delete_segments(store: ObjectStore, catalog: Catalog, row: RowReader) 
             x.last <= gone.get((x.collection, x.partition), 0) for x in found.run.ends
         )
         if is_over and not found.run.final:
-            await store.delete([compacted_key(compacted.era, compacted.broker, number)])
+            await store.delete([compacted_key(runs.era, runs.broker, number)])
         if all(found.last(key) >= start for key, start in gone.items()):
             break
 
@@ -130,5 +130,6 @@ async def delete_segments(store: ObjectStore, catalog: Catalog, row: RowReader) 
 def _is_gone(segment: Segment, gone: Mapping[Key, int]) -> bool:
     """Whether all is gone that a segment holds."""
     return all(
-        x.last <= gone.get((segment.collection, x.slice.range_id), 0) for x in rows_in(segment)
+        x.last <= gone.get((segment.collection, x.slice.range_id), 0)
+        for x in slices_in(segment)
     )

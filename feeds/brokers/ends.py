@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.wire import Moved
+from changefeed.feeds.brokers.wire import PartitionNews
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.ids import sequence_in
 from changefeed.feeds.feed import MAX_WAIT_FOR_NEWS, FeedRange, Position, RangeId
@@ -38,7 +38,7 @@ class _Reader:
     def name(self) -> RangeId:
         return self.partition.id
 
-    def has_news(self, asked: _Ask, moved: Mapping[RangeId, Moved]) -> bool:
+    def has_news(self, asked: _Ask, moved: Mapping[RangeId, PartitionNews]) -> bool:
         """Whether there is something, as the answer to what was asked says."""
         if self.is_closed:
             return True
@@ -47,7 +47,7 @@ class _Reader:
             return self.after != asked[self.name]
         return found.ended or found.last != self.after
 
-    def lag(self, asked: _Ask, moved: Mapping[RangeId, Moved]) -> int | None:
+    def lag(self, asked: _Ask, moved: Mapping[RangeId, PartitionNews]) -> int | None:
         last = moved[self.name].last if self.name in moved else asked[self.name]
         return None if last is None or last < self.after else last - self.after
 
@@ -57,10 +57,10 @@ class AsksEnds(Protocol):
 
     async def ends(
         self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
-    ) -> Mapping[RangeId, Moved]: ...
+    ) -> Mapping[RangeId, PartitionNews]: ...
 
 
-class Ends:
+class NewsReader:
     """Without ``waits`` no broker holds a question."""
 
     def __init__(self, client: AsksEnds, *, waits: bool) -> None:
@@ -78,7 +78,7 @@ class Ends:
         asks = _asks(routes, (x for x in readers.values() if not x.is_closed))
         asked = _joined(asks.values())
 
-        def named(moved: Mapping[RangeId, Moved]) -> Collection[RangeId]:
+        def named(moved: Mapping[RangeId, PartitionNews]) -> Collection[RangeId]:
             names = [x.id for x in positions]
             return [x for x in names if x not in readers or readers[x].has_news(asked, moved)]
 
@@ -100,13 +100,13 @@ class Ends:
         lags = {name: x.lag(asked, moved) for name, x in readers.items()}
         return {name: lag for name, lag in lags.items() if lag is not None}
 
-    async def _all(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, Moved]:
+    async def _all(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, PartitionNews]:
         """Ask each broker for what has moved by now."""
         return _joined(
             await gather_or_cancel(*(self._ask(routes, x, y) for x, y in asks.items()))
         )
 
-    async def _first(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, Moved]:
+    async def _first(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, PartitionNews]:
         """Wait for the first broker with an answer that says something."""
         asking = {
             asyncio.create_task(self._ask(routes, x, y, wait=self._held))
@@ -127,7 +127,7 @@ class Ends:
 
     async def _ask(
         self, routes: Routes, urls: Sequence[str], after: _Ask, *, wait: float = 0.0
-    ) -> Mapping[RangeId, Moved]:
+    ) -> Mapping[RangeId, PartitionNews]:
         return await self._client.ends(urls, routes.identity, after, wait=wait)
 
 

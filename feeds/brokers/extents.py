@@ -29,7 +29,7 @@ def extent_of(collection: Collection, partition: Partition, ends: Ends) -> Exten
     end = ends.get((collection.name, partition.id))
     if end is None:
         return Extent(0, 0, 0, 0, 0)
-    gone = collection.gone_of(partition.id, partition.era, end.last, end.stored)
+    gone = collection.truncation_of(partition.id, partition.era, end.last, end.stored)
     return Extent(gone.start, end.last, end.stored, gone.bytes, end.written_us)
 
 
@@ -37,7 +37,7 @@ def starts_in(catalog: Catalog, era: int, ends: Ends) -> dict[Key, int]:
     """Return up to where the partitions of a row of an era are gone, of those that are."""
     by_name = catalog.by_name()
     starts = {
-        (name, partition): by_name[name].gone_of(partition, era, x.last, x.stored).start
+        (name, partition): by_name[name].truncation_of(partition, era, x.last, x.stored).start
         for (name, partition), x in ends.items()
         if name in by_name  # one that is not known here was never changed
     }

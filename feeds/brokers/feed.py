@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from changefeed.feeds.brokers.ends import Ends
+from changefeed.feeds.brokers.ends import NewsReader
 from changefeed.feeds.brokers.errors import position_beyond
 from changefeed.feeds.brokers.protocol import Block, ReadResult
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.wire import End, Moved
+from changefeed.feeds.brokers.wire import PartitionBounds, PartitionNews
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import parts as parts_of
 from changefeed.feeds.eventlog.block_format import BlockChanges, joined
@@ -70,11 +70,13 @@ class Source(Protocol):
         wait: float,
     ) -> ReadResult: ...
 
-    async def end(self, urls: Iterable[str], log: str, partition: RangeId) -> End: ...
+    async def end(
+        self, urls: Iterable[str], log: str, partition: RangeId
+    ) -> PartitionBounds: ...
 
     async def ends(
         self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
-    ) -> Mapping[RangeId, Moved]: ...
+    ) -> Mapping[RangeId, PartitionNews]: ...
 
     async def sequence_before(
         self, urls: Iterable[str], log: str, partition: RangeId, time_us: int
@@ -96,7 +98,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         self._waiting = asyncio.Semaphore(_WAITING)
         self._leftovers = _Leftovers()
         self._reached: dict[RangeId, int] = {}
-        self._ends = Ends(client, waits=wait > 0)
+        self._ends = NewsReader(client, waits=wait > 0)
         self._parts = parts_of.PartReader(self.identity, self._read_whole_at_once)
 
     @property

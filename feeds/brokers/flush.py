@@ -43,7 +43,7 @@ class StoredRequest(NamedTuple):
     check: int
 
 
-class Reached(NamedTuple):
+class ProducerState(NamedTuple):
     """The last request of a producer that a row has, and when it came.
 
     ``checks`` are those of its last five, the newest last.
@@ -88,7 +88,7 @@ class FlushHeader(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     written_us: int
     seal: bool = False
     table: tuple[PartitionEnd, ...] | None = None
-    producers: tuple[Reached, ...] = ()
+    producers: tuple[ProducerState, ...] = ()
     requests: tuple[StoredRequest, ...] = ()
     sections: tuple[Section, ...] = ()
 
@@ -171,23 +171,25 @@ ProducerKey = tuple[str, str]
 """A producer by its collection and its id."""
 
 
-def producers_after(headers: Iterable[FlushHeader]) -> dict[ProducerKey, Reached]:
+def producers_after(headers: Iterable[FlushHeader]) -> dict[ProducerKey, ProducerState]:
     """Return how far producers have come after objects as those of ``ends_after``."""
-    found: dict[ProducerKey, Reached] = {}
+    found: dict[ProducerKey, ProducerState] = {}
     for header in headers:
         if header.table is not None:
             found = producers_by_key(header.producers)
         for request in header.requests:
             key = (request.collection, request.producer)
-            found[key] = reached_after(found.get(key), request, header.written_us)
+            found[key] = state_after(found.get(key), request, header.written_us)
     return found
 
 
-def producers_by_key(producers: Iterable[Reached]) -> dict[ProducerKey, Reached]:
+def producers_by_key(producers: Iterable[ProducerState]) -> dict[ProducerKey, ProducerState]:
     return {(x.collection, x.producer): x for x in producers}
 
 
-def reached_after(before: Reached | None, request: StoredRequest, now_us: int) -> Reached:
+def state_after(
+    before: ProducerState | None, request: StoredRequest, now_us: int
+) -> ProducerState:
     """Return how far a producer has come with a request; a generation begins anew."""
     is_next = before is not None and before.generation == request.generation
     assert is_next or request.number == 1, f"{request} does not begin a generation"
@@ -195,4 +197,4 @@ def reached_after(before: Reached | None, request: StoredRequest, now_us: int) -
     assert before is None or not is_next or request.number == before.number + 1, (
         f"{request} does not follow on {before}"
     )
-    return Reached(*request[:4], now_us, (*known, request.check)[-REMEMBERED:])
+    return ProducerState(*request[:4], now_us, (*known, request.check)[-REMEMBERED:])

@@ -85,7 +85,7 @@ class Cache(Generic[K, V]):
         return self._bytes
 
 
-class KeptHeader(NamedTuple):
+class CachedHeader(NamedTuple):
     """What the header of an object says, and how many bytes of the object it takes."""
 
     header: FlushHeader
@@ -101,11 +101,11 @@ class ObjectCache(Cache[str, bytes]):
     def __init__(self, most_bytes: int, header_bytes: int = HEADER_BYTES) -> None:
         super().__init__(most_bytes // 2, len)
         self.windows = Cache[tuple[int, str, int], Window](most_bytes // 2, lambda x: x.size)
-        self.headers = Cache[str, KeptHeader](header_bytes, _header_bytes)
+        self.headers = Cache[str, CachedHeader](header_bytes, _header_bytes)
         self.ends = Cache[str, Ends](_ENDS_BYTES, _bytes_of_ends)
 
 
-def _header_bytes(kept: KeptHeader) -> int:
+def _header_bytes(kept: CachedHeader) -> int:
     return _AS_OBJECTS * kept.size
 
 

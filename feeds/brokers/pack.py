@@ -3,7 +3,7 @@
     magic      8 bytes: names the kind, and shows a transfer as text
     size       of the header, 4 bytes, little-endian
     check      CRC-32 of the header, 4 bytes, little-endian
-    header     MessagePack: of a flush (``flush``), or of a run (``compacted``)
+    header     MessagePack: of a flush (``flush``), or of a run (``runs``)
     columns    for each section ten columns without a gap, as in ``eventlog.block_format``
 
 The header says where the pack belongs, so that one that was copied elsewhere is none of that

@@ -5,12 +5,12 @@ object may become part of a run. So where something is missing, runs are looked 
 once more, and only what is in neither is damaged.
 """
 
-from changefeed.feeds.brokers.compacted_row import Held
 from changefeed.feeds.brokers.errors import records_damaged
 from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.row_runs import RunPart
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.errors import Damaged
@@ -28,7 +28,7 @@ class PartitionReader:
         """Return records after a sequence, about so many bytes of them."""
         key = (name, partition.id)
         try:
-            await row.compacted.look_behind(row.kept_from)
+            await row.runs.look_behind(row.kept_from)
             blocks = await self._compacted(row, key, after, max_bytes)
             if not blocks:
                 blocks = await row.read(key, after, max_bytes)
@@ -43,7 +43,7 @@ class PartitionReader:
     ) -> list[Block]:
         """Look for runs that hold what was missing elsewhere."""
         try:
-            await row.compacted.look(row.kept_from, again=True)
+            await row.runs.look(row.kept_from, again=True)
             blocks = await self._compacted(row, key, after, max_bytes)
         except Damaged as other:
             raise records_damaged(key, after, other) from other
@@ -56,10 +56,10 @@ class PartitionReader:
     async def _compacted(
         self, row: RowReader, key: Key, after: int, max_bytes: int
     ) -> list[Block]:
-        held = await row.compacted.holding(key, after)
+        held = await row.runs.holding(key, after)
         return await self.held(held[0], after, max_bytes) if held else []
 
-    async def held(self, held: Held, after: int, max_bytes: int) -> list[Block]:
+    async def held(self, held: RunPart, after: int, max_bytes: int) -> list[Block]:
         """Return records that a run holds. Raise ``Damaged``."""
         return await self._segments.read(held, after, max_bytes)
 
@@ -75,15 +75,15 @@ class PartitionReader:
             try:
                 return await self._before(row, key, time_us, start)
             except Damaged:  # it may have become part of a run
-                await row.compacted.look(row.kept_from, again=True)
+                await row.runs.look(row.kept_from, again=True)
                 return await self._before(row, key, time_us, start)
         except Damaged as error:
             text = f"{partition.id!r} cannot be read: {error}"
             raise RangeDamaged(partition.id, text) from error
 
     async def _before(self, row: RowReader, key: Key, time_us: int, start: int) -> int | None:
-        await row.compacted.look_behind(row.kept_from)
-        async for held in row.compacted.since(key, time_us, start):
+        await row.runs.look_behind(row.kept_from)
+        async for held in row.runs.since(key, time_us, start):
             before = await self._segments.sequence_before(held, time_us, start)
             if before is not None:
                 return before

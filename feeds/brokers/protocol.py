@@ -62,7 +62,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
         return sum(len(column) for x in self.batches for column in x.columns)
 
 
-class Appended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class AppendReceipt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A request is stored: the object that holds it exists.
 
     ``firsts`` are the sequences of the first record of each batch in its partition; none for
@@ -76,7 +76,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 Reason = Literal["moved", "moving", "elsewhere", "gap", "taken", "unknown", "busy"]
 
 
-class NotAppended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class AppendRejection(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A request was not stored by this call, and what to do about it.
 
     moved      the row is closed for good, and does not have it. Send the records to partitions
@@ -102,7 +102,7 @@ class NotAppended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     catalog: int = 0
 
 
-Answer = Appended | NotAppended
+Answer = AppendReceipt | AppendRejection
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):

@@ -166,7 +166,7 @@ class Ranges:
         return _in_era(self._identity, self._shapes[-1])
 
 
-class KnownRanges:
+class RangesCache:
     """The partitions of all collections of the newest catalog, made when they are asked for."""
 
     def __init__(self, newest: Callable[[], Catalog]) -> None:

@@ -21,37 +21,39 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.catalog import Catalog, Collection, Cut, Gone
+from changefeed.feeds.brokers.catalog import Catalog, Collection, PlannedTruncation, Truncation
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.deletion import Deletion, EraDeletions, deletions_of
 from changefeed.feeds.brokers.extents import Extent, extent_of, starts_in
 from changefeed.feeds.brokers.flush import Ends, by_key
-from changefeed.feeds.brokers.grace import Grace
+from changefeed.feeds.brokers.grace_period import GracePeriod
 from changefeed.feeds.brokers.ranges import Partition, Ranges, ranges_of
-from changefeed.feeds.brokers.row_borders import RowBorder, last_border
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.transitions import with_kept_from
+from changefeed.feeds.brokers.truncation_points import TruncationPoint, last_point
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
 
-Cuts = Mapping[RangeId, Gone]
+Truncations = Mapping[RangeId, Truncation]
 """What is gone of partitions of one collection."""
 
 _FASTER = 10
 """So many times as fast as time passes the border of what is too old may move."""
 _STORED_EACH = 100
-"""The border is stored where it has moved by such a part of the time that is kept."""
+"""The point is stored where it has moved by such a part of the time that is kept."""
 
 
-def with_cuts(collection: Collection, cuts: Cuts, kept_era: int = 1) -> Collection:
+def with_truncations(
+    collection: Collection, cuts: Truncations, kept_era: int = 1
+) -> Collection:
     """Say what is gone, and before which era all is; what was said is never taken back."""
     gone = {**collection.gone}
     for partition, more in cuts.items():
-        if more.start > gone.get(partition, Gone(0, 0)).start:
+        if more.start > gone.get(partition, Truncation(0, 0)).start:
             gone[partition] = more
     kept_era = max(kept_era, collection.kept_era)
     left = {x: y for x, y in gone.items() if era_in(x) >= kept_era}
@@ -86,7 +88,7 @@ class Retention:
         self._clock = clock
         self._wall_us = wall_us
         self._old: dict[str, tuple[int, float]] = {}
-        self._of_cuts = Grace[str, Cut](settings.delete_grace)
+        self._of_cuts = GracePeriod[str, PlannedTruncation](settings.delete_grace)
         self._reckoned: dict[int, EraDeletions] = {}
         self._deletion = Deletion(catalogs, readers, store, settings.delete_grace, clock)
 
@@ -119,7 +121,7 @@ class Retention:
         """
         cut = collection.cut
         if cut is None:
-            cut = Cut(kept_era=wanted.kept_era, gone=wanted.gone)
+            cut = PlannedTruncation(kept_era=wanted.kept_era, gone=wanted.gone)
             if (cut.kept_era, cut.gone) == (collection.kept_era, collection.gone):
                 return collection
         elif not _is_within(cut, wanted):
@@ -140,15 +142,15 @@ class Retention:
 
     async def _cut(self, catalog: Catalog, collection: Collection) -> Collection:
         """Return a collection without what it is not to keep."""
-        cuts: Cuts = {}
+        cuts: Truncations = {}
         if collection.retain_seconds is not None:
             cuts = await self._by_age(catalog, collection)
         if collection.retain_bytes is not None:
             cuts = _merged(cuts, await self._by_size(catalog, collection, cuts))
         if not cuts:
             return collection
-        cut = with_cuts(collection, cuts)
-        return with_cuts(cut, {}, await self._kept_era(catalog, cut))
+        cut = with_truncations(collection, cuts)
+        return with_truncations(cut, {}, await self._kept_era(catalog, cut))
 
     async def _compacted(self, catalog: Catalog) -> dict[tuple[int, str], int]:
         """Return from where on the objects of rows are kept: those before are in segments.
@@ -162,8 +164,8 @@ class Retention:
             for row in era.rows:
                 if row.sealed_at is not None and row.kept_from >= row.sealed_at:
                     continue
-                compacted = self._readers.row(catalog, era.number, row.broker).compacted
-                kept_from = await compacted.look(row.kept_from) + 1
+                runs = self._readers.row(catalog, era.number, row.broker).runs
+                kept_from = await runs.look(row.kept_from) + 1
                 if kept_from > row.kept_from:
                     found[era.number, row.broker] = kept_from
         return found
@@ -206,11 +208,11 @@ class Retention:
             return await (await self._row(catalog, era, broker)).ends()
         return None
 
-    async def _by_age(self, catalog: Catalog, collection: Collection) -> Cuts:
+    async def _by_age(self, catalog: Catalog, collection: Collection) -> Truncations:
         assert collection.retain_us is not None
         keep_us = collection.retain_us
         rows = _by_row(await self._left(catalog, collection))
-        found: dict[RangeId, Gone] = {}
+        found: dict[RangeId, Truncation] = {}
         if not rows:
             return found
         until_us = await self._until_us(catalog, collection, rows)
@@ -222,10 +224,10 @@ class Retention:
             )
             if is_over:
                 for name, x in there.items():
-                    found[name] = Gone(x.last, x.stored)
+                    found[name] = Truncation(x.last, x.stored)
             else:
-                border = await self._old_border(row, until_us, keep_us)
-                found |= _gone_before(border, collection.name, there)
+                point = await self._old_point(row, until_us, keep_us)
+                found |= _gone_before(point, collection.name, there)
         return found
 
     async def _until_us(self, catalog: Catalog, collection: Collection, rows: "_Rows") -> int:
@@ -247,48 +249,50 @@ class Retention:
         found = []
         for broker in (y for x, y in rows if x == era):
             row = await self._row(catalog, era, broker)
-            await row.compacted.look(row.kept_from)
-            for number in row.compacted.starts[:1]:
-                run = await row.compacted.run(number)
+            await row.runs.look(row.kept_from)
+            for number in row.runs.starts[:1]:
+                run = await row.runs.run(number)
                 found += [] if run is None else [run.run.written_us - 1]
             header = await row.header(row.kept_from)
             found += [] if header is None else [header.written_us]
         return min(found, default=catalog.era_numbered(era).began_us)
 
-    async def _old_border(
+    async def _old_point(
         self, row: RowReader, until_us: int, keep_us: int
-    ) -> "RowBorder | None":
-        """Return the last border before which all is too old, by both clocks."""
-        border = await last_border(row, partial(_is_before, until_us))
-        while border is not None:
-            short_us = keep_us - await self._age_us(border.key)
+    ) -> "TruncationPoint | None":
+        """Return the last point before which all is too old, by both clocks."""
+        point = await last_point(row, partial(_is_before, until_us))
+        while point is not None:
+            short_us = keep_us - await self._age_us(point.key)
             if short_us <= 0:
                 break
-            until_us = min(until_us - short_us, border.written_us - 1)
-            border = await last_border(row, partial(_is_before, until_us))
-        return border
+            until_us = min(until_us - short_us, point.written_us - 1)
+            point = await last_point(row, partial(_is_before, until_us))
+        return point
 
     async def _age_us(self, key: str) -> int:
         """Return how long an object is there at least, by the store's clock; 0 if unknown."""
         now, then = [await self._store.written_at(x) for x in (self._now_key, key)]
         return 0 if now is None or then is None else int((now - then) * 1e6)
 
-    async def _by_size(self, catalog: Catalog, collection: Collection, cuts: Cuts) -> Cuts:
+    async def _by_size(
+        self, catalog: Catalog, collection: Collection, cuts: Truncations
+    ) -> Truncations:
         """Cut whole eras first, and then objects of the oldest era that is left."""
         assert collection.retain_bytes is not None
         left = await self._left(catalog, collection)
         sizes: dict[RangeId, int] = {}
         for partition, x in left:
-            cut = cuts.get(partition.id, Gone(0, 0))
+            cut = cuts.get(partition.id, Truncation(0, 0))
             sizes[partition.id] = x.stored - max(x.gone, cut.bytes)
         excess = sum(sizes.values()) - collection.retain_bytes
         newest = 0 if catalog.era is None else catalog.era.number
-        found: dict[RangeId, Gone] = {}
+        found: dict[RangeId, Truncation] = {}
         for partition, x in left:
             if excess <= 0 or partition.era == newest or sizes[partition.id] > excess:
                 break
             excess -= sizes[partition.id]
-            found[partition.id] = Gone(x.last, x.stored)
+            found[partition.id] = Truncation(x.last, x.stored)
         if excess > 0:
             rest = [x for x in left if x[0].id not in found]
             found |= await self._oldest_objects(catalog, collection.name, rest, excess)
@@ -296,15 +300,15 @@ class Retention:
 
     async def _oldest_objects(
         self, catalog: Catalog, name: str, rest: "_Left", excess: int
-    ) -> Cuts:
+    ) -> Truncations:
         """Cut each row of the oldest era that is left by its share of what is too much."""
         oldest = _by_row([x for x in rest if x[0].era == rest[0][0].era])
-        found: dict[RangeId, Gone] = {}
+        found: dict[RangeId, Truncation] = {}
         for (era, broker), there in oldest.items():
             share = excess // len(oldest) + sum(x.gone for x in there.values())
             row = await self._row(catalog, era, broker)
-            border = await last_border(row, partial(_holds_at_most, share, name, there))
-            found |= _gone_before(border, name, there)
+            point = await last_point(row, partial(_holds_at_most, share, name, there))
+            found |= _gone_before(point, name, there)
         return found
 
     async def _kept_era(self, catalog: Catalog, cut: Collection) -> int:
@@ -328,8 +332,8 @@ class Retention:
                 continue
             for row in era.rows:
                 reader = await self._row(catalog, era.number, row.broker)
-                border = await last_border(reader, partial(_is_gone, catalog, era.number))
-                number = 1 if border is None else border.number
+                point = await last_point(reader, partial(_is_gone, catalog, era.number))
+                number = 1 if point is None else point.number
                 found[era.number, row.broker] = max(
                     number, found.get((era.number, row.broker), 1)
                 )
@@ -337,21 +341,21 @@ class Retention:
         return found
 
 
-def _is_gone(catalog: Catalog, era: int, border: RowBorder) -> bool:
-    """Whether all that lies before a border of a row is gone."""
-    ends = by_key(border.ends)
+def _is_gone(catalog: Catalog, era: int, point: TruncationPoint) -> bool:
+    """Whether all that lies before a point of a row is gone."""
+    ends = by_key(point.ends)
     starts = starts_in(catalog, era, ends)
     return all(x.last <= starts.get(key, 0) for key, x in ends.items())
 
 
-def _is_before(until_us: int, border: RowBorder) -> bool:
-    return border.written_us <= until_us
+def _is_before(until_us: int, point: TruncationPoint) -> bool:
+    return point.written_us <= until_us
 
 
-def _is_within(cut: Cut, wanted: Collection) -> bool:
+def _is_within(cut: PlannedTruncation, wanted: Collection) -> bool:
     """Whether all of a cut is not to be kept still."""
     return cut.kept_era <= wanted.kept_era and all(
-        era_in(x) < wanted.kept_era or y.start <= wanted.gone.get(x, Gone(0, 0)).start
+        era_in(x) < wanted.kept_era or y.start <= wanted.gone.get(x, Truncation(0, 0)).start
         for x, y in cut.gone.items()
     )
 
@@ -364,13 +368,13 @@ def if_as_it_was(before: Collection, cut: Collection, now: Collection) -> Collec
     return cut if now == before else now
 
 
-def _merged(cuts: Cuts, more: Cuts) -> Cuts:
+def _merged(cuts: Truncations, more: Truncations) -> Truncations:
     return {x: max(y for y in (cuts.get(x), more.get(x)) if y) for x in {**cuts, **more}}
 
 
-def _holds_at_most(most: int, name: str, there: "_Extents", border: RowBorder) -> bool:
-    """Whether at most so many bytes of some partitions lie before a border."""
-    ends = (x for x in border.ends if x.collection == name)
+def _holds_at_most(most: int, name: str, there: "_Extents", point: TruncationPoint) -> bool:
+    """Whether at most so many bytes of some partitions lie before a point."""
+    ends = (x for x in point.ends if x.collection == name)
     return sum(x.stored for x in ends if x.partition in there) <= most
 
 
@@ -387,9 +391,9 @@ def _by_row(left: _Left) -> _Rows:
     return found
 
 
-def _gone_before(border: RowBorder | None, name: str, there: _Extents) -> Cuts:
+def _gone_before(point: TruncationPoint | None, name: str, there: _Extents) -> Truncations:
     return {
-        x.partition: Gone(x.last, x.stored)
-        for x in (() if border is None else border.ends)
+        x.partition: Truncation(x.last, x.stored)
+        for x in (() if point is None else point.ends)
         if x.collection == name and x.partition in there
     }

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from changefeed.feeds.brokers.compacted_row import HEAD_BYTES
 from changefeed.feeds.brokers.flush import FlushHeader, decode_header
 from changefeed.feeds.brokers.names import flush_key, flush_keys
-from changefeed.feeds.brokers.object_cache import KeptHeader, ObjectCache
+from changefeed.feeds.brokers.object_cache import CachedHeader, ObjectCache
 from changefeed.feeds.brokers.pack import Place, Section, cut_columns, header_bytes
+from changefeed.feeds.brokers.row_runs import HEAD_BYTES
 from changefeed.feeds.brokers.stores.local_store import Extent, get_many
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.brokers.windows import Spot, Window, is_small
+from changefeed.feeds.brokers.windows import RecordSpan, Window, is_small
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.runtime.gather import gather_or_cancel
@@ -55,7 +55,7 @@ class RowObjects:
         """Take in an object as its writer knows it."""
         key, place = self.key(number), self._window_of(number)
         header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
-        kept = KeptHeader(header, header_bytes(data))
+        kept = CachedHeader(header, header_bytes(data))
         self._cache.headers.add(key, kept)
         window = self._cache.windows.use(place)
         if window is None and number == place[2]:
@@ -64,7 +64,7 @@ class RowObjects:
             self._cache.windows.drop(place)
             window.add(header, kept.size, data)
             if number == place[2] + self._ahead - 1:
-                window.gather(place[2] - 1)
+                window.coalesce(place[2] - 1)
             self._cache.windows.add(place, window)
         if not (is_small(data) and window is not None and window.last == number):
             self._cache.add(key, data)
@@ -97,7 +97,7 @@ class RowObjects:
         except Damaged:
             return True
 
-    async def _read_header(self, number: int, data: bytes) -> KeptHeader:
+    async def _read_header(self, number: int, data: bytes) -> CachedHeader:
         """Read the header of an object from its beginning."""
         key = self.key(number)
         try:
@@ -107,7 +107,7 @@ class RowObjects:
         except Damaged as error:
             self._cache.drop(key)  # it may be restored
             raise Damaged(f"{key} is not what was written: {error}") from error
-        found = KeptHeader(header, header_bytes(data))
+        found = CachedHeader(header, header_bytes(data))
         self._cache.headers.add(key, found)
         return found
 
@@ -163,27 +163,27 @@ class RowObjects:
             if header.seal:
                 break
         if not window.damaged:
-            window.gather(numbers.start - 1)
+            window.coalesce(numbers.start - 1)
 
-    async def _decoded(self, number: int, data: bytes) -> KeptHeader:
+    async def _decoded(self, number: int, data: bytes) -> CachedHeader:
         with suppress(Damaged):
             size = header_bytes(data)
             if size <= len(data):
                 place = Place(self.era, self.broker, number)
-                return KeptHeader(decode_header(data, self._cluster, place), size)
+                return CachedHeader(decode_header(data, self._cluster, place), size)
         return await self._read_header(number, data)
 
     # columns
 
-    async def columns_at(self, found: Sequence[Spot]) -> list[Layout]:
-        """Return the columns of spots. Raise ``Damaged``."""
+    async def columns_at(self, found: Sequence[RecordSpan]) -> list[Layout]:
+        """Return the columns of spans. Raise ``Damaged``."""
         stored = [(x, x.section) for x in found if x.section is not None]
         read = iter(await self._layouts(stored) if stored else ())
         layouts = [next(read) if x.columns is None else x.columns for x in found]
-        assert next(read, None) is None, f"of {len(found)} spots more sections were read"
+        assert next(read, None) is None, f"of {len(found)} spans more sections were read"
         return layouts
 
-    async def _layouts(self, sections: Sequence[tuple[Spot, Section]]) -> list[Layout]:
+    async def _layouts(self, sections: Sequence[tuple[RecordSpan, Section]]) -> list[Layout]:
         """Read the columns of sections from their objects, all at once."""
         extents = []
         for x, section in sections:

@@ -18,7 +18,6 @@ from itertools import pairwise
 from typing import Final
 
 from changefeed.feeds.brokers.catalog import Row
-from changefeed.feeds.brokers.compacted_row import CompactedRow, KnownRun
 from changefeed.feeds.brokers.errors import records_damaged
 from changefeed.feeds.brokers.flush import (
     MAX_IN_FLIGHT,
@@ -26,7 +25,7 @@ from changefeed.feeds.brokers.flush import (
     Ends,
     FlushHeader,
     ProducerKey,
-    Reached,
+    ProducerState,
     ends_after,
     producers_after,
     producers_by_key,
@@ -36,8 +35,9 @@ from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.pack import Key, Records
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.row_objects import RowObjects
+from changefeed.feeds.brokers.row_runs import RowRuns, RunIndex
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.brokers.windows import Spot, Window
+from changefeed.feeds.brokers.windows import RecordSpan, Window
 from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.eventlog.errors import Damaged
 
@@ -51,7 +51,7 @@ _ALL: Final = 2**63
 class RowReader(RowObjects):
     """One row. ``known``: objects up to there can be read; ``sealed_at``: its end, if known.
 
-    Those below ``kept_from`` are deleted; what ``compacted`` knows of is in runs. ``ahead`` and
+    Those below ``kept_from`` are deleted; what ``runs`` knows of is compacted. ``ahead`` and
     ``whole``: see ``RowObjects``.
     """
 
@@ -70,7 +70,7 @@ class RowReader(RowObjects):
         self.known = 0
         self.sealed_at: int | None = None
         self.kept_from = 1
-        self.compacted = CompactedRow(store, cluster, era, broker)
+        self.runs = RowRuns(store, cluster, era, broker)
         self._leapt = False
         self._damaged = 0
         self._looking = asyncio.Lock()
@@ -176,16 +176,16 @@ class RowReader(RowObjects):
 
     async def _read_ends(self) -> Ends:
         end = await self._end()
-        return end.ends if isinstance(end, KnownRun) else ends_after(end)
+        return end.ends if isinstance(end, RunIndex) else ends_after(end)
 
-    async def producers(self) -> Mapping[ProducerKey, Reached]:
+    async def producers(self) -> Mapping[ProducerKey, ProducerState]:
         """Return how far producers have come after all that is known; as ``ends``."""
         end = await self._end()
-        if isinstance(end, KnownRun):
+        if isinstance(end, RunIndex):
             return producers_by_key(end.run.producers)
         return producers_after(end)
 
-    async def _end(self) -> KnownRun | Sequence[FlushHeader]:
+    async def _end(self) -> RunIndex | Sequence[FlushHeader]:
         """Return what says how all ends: the final run, or the last table and what follows."""
         last = self.known
         if last == self.sealed_at:
@@ -196,7 +196,7 @@ class RowReader(RowObjects):
         if last < 1:
             return []
         if table_before(last) < self.kept_from:
-            final = await self.compacted.final_run(self.kept_from)
+            final = await self.runs.final_run(self.kept_from)
             if final is not None:
                 return final
         return [await self.there(x) for x in range(table_before(last), last + 1)]
@@ -236,7 +236,7 @@ class RowReader(RowObjects):
                 window = await self._window(self._lasts_at + 1)
                 if window.sound <= self._lasts_at:
                     break  # it is damaged by now
-                for key, found in window.spots.items():
+                for key, found in window.spans.items():
                     self._lasts[key] = max(found[-1].last, self._lasts.get(key, 0))
                 self._lasts_at = window.sound
         return self._lasts
@@ -257,28 +257,28 @@ class RowReader(RowObjects):
         except Damaged as error:
             raise records_damaged(key, after, error) from error
 
-    async def find(self, key: Key, after: int, end: int, max_bytes: int) -> list[Spot]:
+    async def find(self, key: Key, after: int, end: int, max_bytes: int) -> list[RecordSpan]:
         """Return where records with ``after < sequence <= end`` lie.
 
         About so many bytes of them, and from few objects. Raise ``Damaged`` where the
         first of them should be and is not.
         """
-        found: list[Spot] = []
+        found: list[RecordSpan] = []
         number, size, windows = await self._place(key, after), 0, 0
         damaged: int | None = None
         while number <= self.known and (windows < _WINDOWS or not found):
             window = await self._window(number)
             windows += 1
-            for spot in window.spots_after(key, after):
-                if spot.first > after + 1:
-                    return self._so_far(found, damaged or window.last, after, spot)
+            for span in window.spans_after(key, after):
+                if span.first > after + 1:
+                    return self._so_far(found, damaged or window.last, after, span)
                 damaged = None  # it has none of this partition
-                is_twice = bool(found) and spot.first <= after  # read and gathered anew
+                is_twice = bool(found) and span.first <= after  # read and joined anew
                 if after >= end or size >= max_bytes or is_twice:
-                    self._keep_place(key, after, spot.number)
+                    self._keep_place(key, after, span.number)
                     return found
-                found.append(spot)
-                after, size = spot.last, size + spot.bytes
+                found.append(span)
+                after, size = span.last, size + span.bytes
             if window.last < min(number, self.known):
                 break
             damaged = damaged or window.damaged_behind(key, number)
@@ -288,15 +288,17 @@ class RowReader(RowObjects):
         return found
 
     @staticmethod
-    def _so_far(found: list[Spot], at: int, after: int, spot: Spot) -> list[Spot]:
+    def _so_far(
+        found: list[RecordSpan], at: int, after: int, span: RecordSpan
+    ) -> list[RecordSpan]:
         """Return what lies before a gap; raise ``Damaged`` if that is nothing."""
         if not found:
             raise Damaged(
-                f"records {after + 1} to {spot.first - 1} are missing before object {at}"
+                f"records {after + 1} to {span.first - 1} are missing before object {at}"
             )
         return found
 
-    async def _check_there(self, found: Sequence[Spot], number: int) -> None:
+    async def _check_there(self, found: Sequence[RecordSpan], number: int) -> None:
         """Raise ``Damaged`` if nothing was found, and what follows is damaged or missing."""
         if not found and number <= self.known:
             await self.there(number)
@@ -321,19 +323,19 @@ class RowReader(RowObjects):
         while len(self._places) > _PLACES:
             self._places.popitem(last=False)
 
-    async def blocks_at(self, found: Sequence[Spot]) -> list[Block]:
+    async def blocks_at(self, found: Sequence[RecordSpan]) -> list[Block]:
         """Read the records of sections that follow each other, as one block.
 
         Raise ``Damaged``.
         """
         if not found:
             return []
-        assert all(x.last + 1 == y.first for x, y in pairwise(found)), "spots leave a gap"
+        assert all(x.last + 1 == y.first for x, y in pairwise(found)), "spans leave a gap"
         layouts = await self.columns_at(found)
         first, last = found[0].first, found[-1].last
         return [Block(first=first, count=last - first + 1, columns=joined(layouts))]
 
-    async def gathered(
+    async def records_in(
         self, numbers: range, keys: AbstractSet[Key]
     ) -> AsyncIterator[Sequence[Records]]:
         """Yield what objects have of some partitions, in order, a window at a time.
@@ -345,10 +347,10 @@ class RowReader(RowObjects):
         while number < numbers.stop:
             window = await self._window(number)
             await self._require(window, number)
-            spots = [(key, x) for key in keys for x in window.spots.get(key, ())]
-            assert all(x.number in numbers for _, x in spots), f"{numbers} cuts a window"
-            layouts = await self.columns_at([x for _, x in spots])
-            yield [x.records(key, y) for (key, x), y in zip(spots, layouts, strict=True)]
+            spans = [(key, x) for key in keys for x in window.spans.get(key, ())]
+            assert all(x.number in numbers for _, x in spans), f"{numbers} cuts a window"
+            layouts = await self.columns_at([x for _, x in spans])
+            yield [x.records(key, y) for (key, x), y in zip(spans, layouts, strict=True)]
             number = window.last + 1
 
     async def _require(self, window: Window, number: int) -> None:
@@ -374,9 +376,9 @@ class RowReader(RowObjects):
         while number <= self.known:
             window = await self._window(number)
             await self._require(window, number)
-            for spot in window.spots_after(key, after):
-                if spot.latest_us >= time_us:
-                    for block in await self.blocks_at([spot]):
+            for span in window.spans_after(key, after):
+                if span.latest_us >= time_us:
+                    for block in await self.blocks_at([span]):
                         before = block.sequence_before(time_us, after)
                         if before is not None:
                             return before

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from changefeed.feeds.brokers.compacted import as_one
-from changefeed.feeds.brokers.compaction import Border, shares
+from changefeed.feeds.brokers.compaction import RunEnd, shares
 from changefeed.feeds.brokers.flush import Ends
 from changefeed.feeds.brokers.names import segments_prefix
 from changefeed.feeds.brokers.pack import Key, Records
 from changefeed.feeds.brokers.parquet import has_parquet
 from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.runs import as_one
 from changefeed.feeds.brokers.segment_writer import SegmentWriter, slices
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Segment
@@ -52,20 +52,20 @@ class RunMaker:
         reader: RowReader,
         first: int,
         before: Ends,
-        border: Border,
+        end: RunEnd,
         starts: Mapping[Key, int],
     ) -> RunContents:
-        """Make what the run of objects ``first`` to the border holds.
+        """Make what the run of objects ``first`` to the end holds.
 
         ``starts`` are the sequences up to which partitions are deleted.
         """
-        made, large = RunContents(), _large(before, border.ends) if has_parquet() else set()
-        numbers = range(first, border.last + 1)
-        assert numbers, f"a run from {first} on ends at {border.last}"
-        for share in shares(before, border.ends, starts, self._memory):
+        made, large = RunContents(), _large(before, end.ends) if has_parquet() else set()
+        numbers = range(first, end.last + 1)
+        assert numbers, f"a run from {first} on ends at {end.last}"
+        for share in shares(before, end.ends, starts, self._memory):
             reached = {x: _last(before, x) for x in share}
-            async for gathered in self._gathered(reader, numbers, reached):
-                for name, sections in groupby(gathered, key=lambda x: x.key[0]):
+            async for records in self._records_of(reader, numbers, reached):
+                for name, sections in groupby(records, key=lambda x: x.key[0]):
                     if name in large:
                         prefix = segments_prefix(name, reader.era, reader.broker, first)
                         segment = await self._writer.write(prefix, [*sections])
@@ -74,15 +74,15 @@ class RunMaker:
                     else:
                         made.packed += _packed([*sections])
             for key, last in reached.items():
-                if last != border.ends[key].last:
+                if last != end.ends[key].last:
                     raise Damaged(
-                        f"objects {first} to {border.last} have {key} up to record "
-                        f"{last:,}, not to {border.ends[key].last:,}"
+                        f"objects {first} to {end.last} have {key} up to record "
+                        f"{last:,}, not to {end.ends[key].last:,}"
                     )
         made.packed.sort(key=lambda x: (x.key, x.first))
         return made
 
-    async def _gathered(
+    async def _records_of(
         self, reader: RowReader, numbers: range, reached: dict[Key, int]
     ) -> AsyncIterator[Sequence[Records]]:
         """Yield what objects have of some partitions, in their order, as much as memory holds.
@@ -91,7 +91,7 @@ class RunMaker:
         """
         found: dict[Key, list[Records]] = defaultdict(list)
         size = 0
-        async for sections in reader.gathered(numbers, reached.keys()):
+        async for sections in reader.records_in(numbers, reached.keys()):
             for one in sections:
                 if one.first != reached[one.key] + 1:
                     raise Damaged(f"{one.key} does not go on after {reached[one.key]:,}")

@@ -7,17 +7,17 @@ from functools import partial
 from itertools import accumulate
 from typing import Final
 
-from changefeed.feeds.brokers.compacted import Packed
-from changefeed.feeds.brokers.compacted_row import Held
+from changefeed.feeds.brokers.executor import Executor
 from changefeed.feeds.brokers.object_cache import Cache, ObjectCache
 from changefeed.feeds.brokers.pack import cut_columns
 from changefeed.feeds.brokers.parquet import segments_module
 from changefeed.feeds.brokers.protocol import Block
+from changefeed.feeds.brokers.row_runs import RunPart
+from changefeed.feeds.brokers.runs import RunSection
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.brokers.work import Work
 from changefeed.feeds.eventlog.block_format import Layout
 from changefeed.feeds.eventlog.errors import Damaged
-from changefeed.feeds.eventlog.segment_file import Rows, Segment
+from changefeed.feeds.eventlog.segment_file import Segment, SegmentSlice
 
 _DECODED_BYTES: Final = 64 * 1024 * 1024
 _KEPT_BYTES: Final = 1024 * 1024
@@ -30,17 +30,17 @@ _Decoded = Mapping[int, Sequence[Block]]
 class SegmentReader:
     """Raises ``Damaged`` for an object that is missing, or is not what was written."""
 
-    def __init__(self, store: ObjectStore, cache: ObjectCache, work: Work) -> None:
+    def __init__(self, store: ObjectStore, cache: ObjectCache, executor: Executor) -> None:
         self._store = store
         self._cache = cache
-        self._work = work
+        self._executor = executor
         self._decoded = Cache[tuple[str, int], _Decoded](_DECODED_BYTES, _bytes_of)
         self._one = asyncio.Lock()
 
-    async def read(self, held: Held, after: int, max_bytes: int) -> list[Block]:
+    async def read(self, held: RunPart, after: int, max_bytes: int) -> list[Block]:
         """Return records after a sequence, about so many bytes of them."""
         assert held.last > after, f"{held.key} ends at {held.last}, before {after}"
-        if isinstance(held, Packed):
+        if isinstance(held, RunSection):
             return [await self.packed(held)]
         found: list[Block] = []
         size = 0
@@ -50,7 +50,7 @@ class SegmentReader:
                 size += block.bytes
         return found
 
-    async def packed(self, held: Packed) -> Block:
+    async def packed(self, held: RunSection) -> Block:
         """Return a section of a run."""
         end = held.begin + held.section.bytes
         data = await self._bytes_of(held.key, held.begin, end)
@@ -72,7 +72,7 @@ class SegmentReader:
             raise Damaged(f"{key} is missing")
         return data
 
-    async def sequence_before(self, held: Held, time_us: int, after: int) -> int | None:
+    async def sequence_before(self, held: RunPart, time_us: int, after: int) -> int | None:
         """Return the last sequence before the first record committed at or after a time.
 
         ``None`` if there is no such record in it after a sequence.
@@ -83,7 +83,7 @@ class SegmentReader:
                 return before
         return None
 
-    async def _group(self, rows: Rows) -> _Decoded:
+    async def _group(self, rows: SegmentSlice) -> _Decoded:
         """Return a row group; those asked for last are kept."""
         place = (rows.key, rows.group)
         async with self._one:  # of two readers of one group the second finds it made
@@ -91,7 +91,7 @@ class SegmentReader:
             if found is None:
                 tail, data = await self._tail(rows.segment), await self._data(rows)
                 try:
-                    found = await self._work(lambda: _decoded(rows, tail, data))
+                    found = await self._executor(lambda: _decoded(rows, tail, data))
                 except Damaged as error:
                     self._cache.drop(rows.key)  # it may be restored
                     raise Damaged(f"{rows.key} is damaged: {error}") from error
@@ -103,7 +103,7 @@ class SegmentReader:
         read = partial(self._store.get, segment.key, *segment.tail)
         return _there(segment, await self._cache.get(segment.key, read))
 
-    async def _data(self, rows: Rows) -> bytes:
+    async def _data(self, rows: SegmentSlice) -> bytes:
         bounds = rows.segment.bounds(rows.group)
         return _there(rows.segment, await self._store.get(rows.key, *bounds))
 
@@ -114,12 +114,12 @@ def _there(segment: Segment, data: bytes | None) -> bytes:
     return data
 
 
-def _block(held: Packed, data: bytes) -> Block:
+def _block(held: RunSection, data: bytes) -> Block:
     section = held.section
     return Block(first=section.first, count=section.count, columns=cut_columns(data, section))
 
 
-def _decoded(rows: Rows, tail: bytes, data: bytes) -> _Decoded:
+def _decoded(rows: SegmentSlice, tail: bytes, data: bytes) -> _Decoded:
     segments = segments_module()
     group = rows.segment.groups[rows.group]
     assert rows.slice in group.slices, f"{rows.slice} is not in row group {rows.group}"

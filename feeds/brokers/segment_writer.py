@@ -8,14 +8,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.compacted import as_one
+from changefeed.feeds.brokers.executor import Executor
 from changefeed.feeds.brokers.names import segment_key
 from changefeed.feeds.brokers.pack import Records
 from changefeed.feeds.brokers.parquet import segments_module
+from changefeed.feeds.brokers.runs import as_one
 from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.brokers.work import Work
 from changefeed.feeds.eventlog.errors import Damaged
-from changefeed.feeds.eventlog.segment_file import Group, Segment, Slice
+from changefeed.feeds.eventlog.segment_file import RowGroup, Segment, Slice
 
 _GROUP_BYTES: Final = 8 * 1024 * 1024
 _GROUP_RECORDS: Final = 64 * 1024
@@ -27,9 +27,9 @@ _SHARED_BYTES: Final = 1024 * 1024
 class SegmentWriter:
     """Raises ``Damaged`` where a segment cannot be made, or another thing has its name."""
 
-    def __init__(self, store: ObjectStore, work: Work) -> None:
+    def __init__(self, store: ObjectStore, executor: Executor) -> None:
         self._store = store
-        self._work = work
+        self._executor = executor
 
     async def write(self, prefix: str, gathered: Sequence[Records]) -> Segment:
         """Make a segment of one collection, whose name begins with a prefix.
@@ -39,7 +39,7 @@ class SegmentWriter:
         assert gathered, "a segment without records"
         assert len({x.key[0] for x in gathered}) == 1, f"{prefix} is of one collection"
         try:
-            data, segment = await self._work(lambda: _encoded(prefix, gathered))
+            data, segment = await self._executor(lambda: _encoded(prefix, gathered))
         except Damaged as error:
             raise Damaged(
                 f"what is to be in {prefix}… cannot be read: {error}. Restore the objects of "
@@ -63,7 +63,7 @@ def _encoded(prefix: str, gathered: Sequence[Records]) -> tuple[bytes, Segment]:
         collection=gathered[0].key[0],
         key=segment_key(prefix, data),
         groups=tuple(
-            Group(end=end, crc=zlib.crc32(data[begin:end]), slices=tuple(map(_slice, group)))
+            RowGroup(end=end, crc=zlib.crc32(data[begin:end]), slices=tuple(map(_slice, group)))
             for begin, end, group in zip([0, *ends], ends, groups, strict=False)
         ),
         size=len(data),

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import uuid4
 
 from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.protocol import Answer, Appended
+from changefeed.feeds.brokers.protocol import Answer, AppendReceipt
 from changefeed.feeds.brokers.row_queues import (
     Delivery,
     Placed,
@@ -162,7 +162,7 @@ class Sender:
     def _take(self, row: RowQueue, sent: SentRequest, answer: Answer) -> None:
         """Settle what an answer settles."""
         assert sent in row.sent, f"the fate of request {sent.request.number} of {row} is known"
-        if isinstance(answer, Appended):
+        if isinstance(answer, AppendReceipt):
             self._freed(row.stored(sent))
             return
         sent.reason = answer.reason

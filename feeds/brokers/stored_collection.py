@@ -14,27 +14,27 @@ from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
-from changefeed.feeds.brokers.compacted import Packed
-from changefeed.feeds.brokers.compacted_row import Held
 from changefeed.feeds.brokers.errors import PositionGone, position_beyond
+from changefeed.feeds.brokers.executor import in_thread
 from changefeed.feeds.brokers.extents import Extent, extent_of
 from changefeed.feeds.brokers.names import run_of, segments_of
 from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Block, ReadResult
-from changefeed.feeds.brokers.ranges import KnownRanges, Partition, Ranges
+from changefeed.feeds.brokers.ranges import Partition, Ranges, RangesCache
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.row_readers import AHEAD, RowReaders
+from changefeed.feeds.brokers.row_runs import RunPart
+from changefeed.feeds.brokers.runs import RunSection
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
-from changefeed.feeds.brokers.wire import End
-from changefeed.feeds.brokers.work import in_thread
+from changefeed.feeds.brokers.wire import PartitionBounds
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.errors import Damaged
-from changefeed.feeds.eventlog.segment_file import Rows, Segment
+from changefeed.feeds.eventlog.segment_file import Segment, SegmentSlice
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 
@@ -43,11 +43,11 @@ _AHEAD_IN_FILES = 512
 """Headers that are read at once: of files that costs nearly nothing."""
 
 
-class StoredRows(NamedTuple):
+class SegmentRows(NamedTuple):
     """What a segment holds of a partition: rows of some of its row groups, in order."""
 
     segment: Segment
-    rows: Sequence[Rows]
+    rows: Sequence[SegmentSlice]
 
     @property
     def first(self) -> int:
@@ -72,7 +72,7 @@ class StoredCollection:
         ahead = AHEAD if self.directory is None else _AHEAD_IN_FILES
         self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=ahead)
         self._partitions = PartitionReader(SegmentReader(store, self._readers.cache, in_thread))
-        self._ranges = KnownRanges(lambda: catalogs.newest)
+        self._ranges = RangesCache(lambda: catalogs.newest)
 
     @classmethod
     async def open(cls, store: ObjectStore, name: str) -> "StoredCollection":
@@ -103,22 +103,24 @@ class StoredCollection:
         with _answers_of_feeds():
             await self._catalogs.refresh()
 
-    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, End]:
+    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, PartitionBounds]:
         """Return where partitions begin and end, as far as can be read now."""
         rows: dict[tuple[int, str], list[Partition]] = {}
         for partition in map(self.ranges.partition, names):
             rows.setdefault((partition.era, partition.broker), []).append(partition)
-        found: dict[RangeId, End] = {}
+        found: dict[RangeId, PartitionBounds] = {}
         for (era, broker), partitions in rows.items():
             if era < self.ranges.newest:
                 there = {x.id: await self._extent(x) for x in partitions}
-                found |= {x: End(start=y.start, last=y.last) for x, y in there.items()}
+                found |= {
+                    x: PartitionBounds(start=y.start, last=y.last) for x, y in there.items()
+                }
                 continue
             with _damage_of(partitions[0].id):
                 lasts = await (await self._row(era, broker)).lasts()
             for x in partitions:
-                start = self.collection.gone_of(x.id, era, 0, 0).start
-                found[x.id] = End(start=start, last=lasts.get((self.name, x.id), 0))
+                start = self.collection.truncation_of(x.id, era, 0, 0).start
+                found[x.id] = PartitionBounds(start=start, last=lasts.get((self.name, x.id), 0))
         assert found.keys() == {*names}, f"{names} are asked for, and {found} answered"
         return found
 
@@ -194,7 +196,7 @@ class StoredCollection:
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
-    ) -> Sequence[Block] | StoredRows:
+    ) -> Sequence[Block] | SegmentRows:
         """Return some records of ``after < sequence <= end``, or where a segment has them.
 
         Blocks are whole sections and follow each other from ``after + 1`` on, but the first
@@ -206,7 +208,7 @@ class StoredCollection:
         missing, all is looked at again.
         """
         assert after < end, f"range {name!r}: nothing lies between {after} and {end}"
-        found: Sequence[Block] | StoredRows = ()
+        found: Sequence[Block] | SegmentRows = ()
         with suppress(RangeDamaged):
             found = await self._part(name, after, end, max_bytes)
         if not found:
@@ -222,30 +224,30 @@ class StoredCollection:
         partition = self.ranges.partition(name)
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=False)
-            await row.compacted.look(row.kept_from, again=True)
+            await row.runs.look(row.kept_from, again=True)
 
     async def _part(
         self, name: RangeId, after: int, end: int, most: int
-    ) -> Sequence[Block] | StoredRows:
+    ) -> Sequence[Block] | SegmentRows:
         partition = await self.kept(name, after)
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=False)
-            await row.compacted.look_behind(row.kept_from)
-            held = await row.compacted.holding(self._key(name), after)
-            if held and isinstance(held[0], Packed):
+            await row.runs.look_behind(row.kept_from)
+            held = await row.runs.holding(self._key(name), after)
+            if held and isinstance(held[0], RunSection):
                 return await self._partitions.held(held[0], after, most)
             if held:
                 return next(_by_segment(held))
         return await self._blocks(partition, after, end, most)
 
-    async def in_segments(self, name: RangeId, after: int, end: int) -> Sequence[StoredRows]:
+    async def in_segments(self, name: RangeId, after: int, end: int) -> Sequence[SegmentRows]:
         """Return where segments hold records of ``after < sequence <= end``, in order."""
         assert after <= end, f"range {name!r}: {end} lies before {after}"
         partition = await self.kept(name, after)
         with _damage_of(name):
             row = await self._row(partition.era, partition.broker, fresh=False)
-            await row.compacted.look(row.kept_from)
-            runs = row.compacted.since(self._key(name), -sys.maxsize, after)
+            await row.runs.look(row.kept_from)
+            runs = row.runs.since(self._key(name), -sys.maxsize, after)
             held = [x async for x in runs if x.first <= end]
         return [*_by_segment(held)]
 
@@ -262,7 +264,7 @@ class StoredCollection:
         for era, broker, first in (x for x in last.values() if x.era in self.ranges.eras):
             with _answers_of_feeds():
                 row = self._readers.row(self._catalogs.newest, era, broker)
-                run = await row.compacted.run(first)
+                run = await row.runs.run(first)
             ends = {} if run is None else run.ends
             found |= {x: y.last for (name, x), y in ends.items() if name == self.name}
         return found
@@ -278,7 +280,7 @@ class StoredCollection:
         if partition.era < self.collection.kept_era:
             start = (await self._extent(partition)).start
         else:
-            start = self.collection.gone_of(name, partition.era, 0, 0).start
+            start = self.collection.truncation_of(name, partition.era, 0, 0).start
         if after < start:
             raise PositionGone(name, after, start)
         return partition
@@ -328,13 +330,13 @@ def _answers_of_feeds() -> Iterator[None]:
         raise FeedUnavailable(str(error)) from error
 
 
-def _by_segment(held: Sequence[Held]) -> Iterator[StoredRows]:
+def _by_segment(held: Sequence[RunPart]) -> Iterator[SegmentRows]:
     """Yield what lies in segments, one after the other."""
-    rows = (x for x in held if isinstance(x, Rows))
+    rows = (x for x in held if isinstance(x, SegmentSlice))
     for _, found in groupby(rows, key=lambda x: x.key):
         of_one = [*found]
         assert all(x.last + 1 == y.first for x, y in pairwise(of_one)), "rows leave a gap"
-        yield StoredRows(of_one[0].segment, of_one)
+        yield SegmentRows(of_one[0].segment, of_one)
 
 
 def damaged(name: RangeId, after: int, end: int) -> RangeDamaged:

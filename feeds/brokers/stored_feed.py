@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from changefeed.feeds.brokers.protocol import ReadResult
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.stored_collection import StoredCollection
-from changefeed.feeds.brokers.wire import End, Moved
+from changefeed.feeds.brokers.wire import PartitionBounds, PartitionNews
 from changefeed.feeds.feed import RangeId
 
 
@@ -39,19 +39,19 @@ class StoredSource:
         del urls, log, wait
         return await self._stored.read(partition, after, most)
 
-    async def end(self, urls: Iterable[str], log: str, partition: RangeId) -> End:
+    async def end(self, urls: Iterable[str], log: str, partition: RangeId) -> PartitionBounds:
         del urls, log
         return (await self._stored.ends([partition]))[partition]
 
     async def ends(
         self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
-    ) -> Mapping[RangeId, Moved]:
+    ) -> Mapping[RangeId, PartitionNews]:
         del urls, log, wait
         found = {}
         for name, end in (await self._stored.ends([*after])).items():
             ended = await self._stored.has_ended(name)
             if ended or end.last != after[name]:
-                found[name] = Moved(last=end.last, ended=ended)
+                found[name] = PartitionNews(last=end.last, ended=ended)
         return found
 
     async def sequence_before(

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from changefeed.feeds.brokers.compacted_row import HEAD_BYTES
 from changefeed.feeds.brokers.flush import FlushHeader
 from changefeed.feeds.brokers.pack import Key, Records, Section, cut_columns
+from changefeed.feeds.brokers.row_runs import HEAD_BYTES
 from changefeed.feeds.eventlog.block_format import Layout, joined
 from changefeed.feeds.eventlog.errors import Damaged
 
-_GATHERED_BYTES: Final = 128 * 1024
-_OF_SPOT: Final = 400
+_COALESCED_BYTES: Final = 128 * 1024
+_OF_SPAN: Final = 400
 """What is in memory of a section takes so many bytes beside its columns."""
 
 
-class Spot(NamedTuple):
+class RecordSpan(NamedTuple):
     """Records of a partition that follow each other, and the first object that they lie in.
 
     They are one section of that object, whose columns begin behind ``head`` bytes, or else
@@ -41,7 +41,7 @@ class Spot(NamedTuple):
 
     @property
     def in_memory(self) -> int:
-        return _OF_SPOT + (0 if self.columns is None else self.bytes)
+        return _OF_SPAN + (0 if self.columns is None else self.bytes)
 
     def records(self, key: Key, columns: Layout) -> Records:
         return Records(key, self.first, self.last, self.latest_us, self.stored, columns)
@@ -57,8 +57,8 @@ class Window:
     last: int
     sealed_at: int | None = None
     damaged: list[int] = field(default_factory=list)
-    size: int = _OF_SPOT
-    spots: dict[Key, list[Spot]] = field(default_factory=dict)
+    size: int = _OF_SPAN
+    spans: dict[Key, list[RecordSpan]] = field(default_factory=dict)
 
     @property
     def sound(self) -> int:
@@ -76,9 +76,9 @@ class Window:
             columns = _columns(data, head, x) if is_small(data) else None
             section = x if columns is None else None
             at = (number, x.first, x.last, x.latest_us, x.stored, x.bytes)
-            spot = Spot(*at, head, section, columns)
-            self.spots.setdefault(x.key, []).append(spot)
-            self.size += spot.in_memory
+            span = RecordSpan(*at, head, section, columns)
+            self.spans.setdefault(x.key, []).append(span)
+            self.size += span.in_memory
 
     def pass_over(self, number: int) -> None:
         """Go on behind an object that is damaged."""
@@ -86,27 +86,27 @@ class Window:
         self.last = number
         self.damaged.append(number)
 
-    def gather(self, after: int) -> None:
-        """Make few spots of many small ones, of the objects after a number."""
-        for key, spots in self.spots.items():
-            if spots[-1].number > after:
-                place = bisect_right(spots, after, key=lambda x: x.number)
-                more = [*_gathered(spots[place:])]
-                assert (more[0].first, more[-1].last) == (spots[place].first, spots[-1].last)
+    def coalesce(self, after: int) -> None:
+        """Make few spans of many small ones, of the objects after a number."""
+        for key, spans in self.spans.items():
+            if spans[-1].number > after:
+                place = bisect_right(spans, after, key=lambda x: x.number)
+                more = [*_coalesced(spans[place:])]
+                assert (more[0].first, more[-1].last) == (spans[place].first, spans[-1].last)
                 self.size += sum(x.in_memory for x in more)
-                self.size -= sum(x.in_memory for x in spots[place:])
-                self.spots[key] = spots[:place] + more
-        assert self.size >= _OF_SPOT, f"a window of {self.size} bytes"
+                self.size -= sum(x.in_memory for x in spans[place:])
+                self.spans[key] = spans[:place] + more
+        assert self.size >= _OF_SPAN, f"a window of {self.size} bytes"
 
-    def spots_after(self, key: Key, after: int) -> Sequence[Spot]:
+    def spans_after(self, key: Key, after: int) -> Sequence[RecordSpan]:
         """Return what the window has of a partition behind a sequence."""
-        spots = self.spots.get(key, [])
-        return spots[bisect_right(spots, after, key=lambda x: x.last) :]
+        spans = self.spans.get(key, [])
+        return spans[bisect_right(spans, after, key=lambda x: x.last) :]
 
     def damaged_behind(self, key: Key, number: int) -> int | None:
         """Return a damaged object, from one on, that may have more of a partition."""
-        spots = self.spots.get(key)
-        since = max(number, spots[-1].number if spots else 0)
+        spans = self.spans.get(key)
+        since = max(number, spans[-1].number if spans else 0)
         return next((x for x in self.damaged if x >= since), None)
 
 
@@ -115,30 +115,30 @@ def is_small(data: bytes) -> bool:
     return len(data) < HEAD_BYTES
 
 
-def _gathered(spots: Iterable[Spot]) -> Iterator[Spot]:
+def _coalesced(spans: Iterable[RecordSpan]) -> Iterator[RecordSpan]:
     """Join columns that are in memory, and follow each other, up to some bytes together."""
-    found: list[Spot] = []
+    found: list[RecordSpan] = []
     size = 0
-    for spot in spots:
-        follows = bool(found) and spot.first == found[-1].last + 1
-        if spot.columns is None or not follows or size >= _GATHERED_BYTES:
+    for span in spans:
+        follows = bool(found) and span.first == found[-1].last + 1
+        if span.columns is None or not follows or size >= _COALESCED_BYTES:
             yield from _as_one(found)
             found, size = [], 0
-        if spot.columns is None:
-            yield spot
+        if span.columns is None:
+            yield span
         else:
-            found.append(spot)
-            size += spot.bytes
+            found.append(span)
+            size += span.bytes
     yield from _as_one(found)
 
 
-def _as_one(spots: Sequence[Spot]) -> Iterator[Spot]:
-    if spots:
-        assert all(x.last + 1 == y.first for x, y in pairwise(spots)), "spots leave a gap"
-        columns = joined(x.columns for x in spots if x.columns is not None)
-        size = sum(x.bytes for x in spots)
-        yield spots[-1]._replace(
-            number=spots[0].number, first=spots[0].first, bytes=size, columns=columns
+def _as_one(spans: Sequence[RecordSpan]) -> Iterator[RecordSpan]:
+    if spans:
+        assert all(x.last + 1 == y.first for x, y in pairwise(spans)), "spans leave a gap"
+        columns = joined(x.columns for x in spans if x.columns is not None)
+        size = sum(x.bytes for x in spans)
+        yield spans[-1]._replace(
+            number=spans[0].number, first=spans[0].first, bytes=size, columns=columns
         )
 
 

@@ -106,7 +106,7 @@ class RangeStorage(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
-class ProducerSeen(msgspec.Struct, frozen=True, kw_only=True):
+class ActiveProducer(msgspec.Struct, frozen=True, kw_only=True):
     """A producer that brokers remember in this era, and when its last request came."""
 
     id: str
@@ -122,14 +122,14 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     ranges: tuple[RangeStorage, ...]
-    producers: tuple[ProducerSeen, ...]
+    producers: tuple[ActiveProducer, ...]
     segments: int
     segment_bytes: int
     flushes: int
     flush_bytes: int
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionBounds(msgspec.Struct, frozen=True, kw_only=True):
     """Sequences of a partition: the last deleted by retention, and the last."""
 
     start: int
@@ -142,7 +142,7 @@ class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     after: dict[RangeId, int]
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionNews(msgspec.Struct, frozen=True, kw_only=True):
     """A partition that has ended, or has more than its reader knows.
 
     ``last`` is its last sequence, ``None`` where another broker knows.
@@ -152,7 +152,7 @@ class Moved(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
 
 
-class Since(msgspec.Struct, frozen=True, kw_only=True):
+class SequenceBefore(msgspec.Struct, frozen=True, kw_only=True):
     """The last sequence before a time."""
 
     sequence: int

@@ -14,7 +14,7 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
 from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import Appended, EventLogWriter
+from changefeed.feeds.eventlog.writer import AppendResult, EventLogWriter
 from changefeed.feeds.producer import Producer
 
 
@@ -45,7 +45,7 @@ class EventLogProducer(Producer):
         await self.flush()
 
 
-def _answer(done: asyncio.Future[None], appended: asyncio.Future[Appended]) -> None:
+def _answer(done: asyncio.Future[None], appended: asyncio.Future[AppendResult]) -> None:
     error = appended.exception()
     if done.done():
         return

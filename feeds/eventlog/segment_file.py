@@ -30,7 +30,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return self.first + self.count - 1
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class RowGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A row group: where it ends in the file, the CRC-32 of its bytes, and its rows."""
 
     end: int
@@ -47,7 +47,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     collection: str
     key: str
-    groups: tuple[Group, ...]
+    groups: tuple[RowGroup, ...]
     size: int
     is_text: bool
     tail_crc: int
@@ -76,7 +76,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         )
 
 
-class Rows(NamedTuple):
+class SegmentSlice(NamedTuple):
     """Where records that follow each other lie in a file: rows of one of its row groups.
 
     ``skip`` rows of other ranges lie before them.
@@ -104,10 +104,10 @@ class Rows(NamedTuple):
         return self.slice.latest_us
 
 
-def rows_in(segment: Segment) -> Iterator[Rows]:
+def slices_in(segment: Segment) -> Iterator[SegmentSlice]:
     """Yield all that a segment holds, range by range in each row group."""
     assert segment.is_sound(), f"{segment.key} was not checked: {segment}"
     for number, group in enumerate(segment.groups):
         skips = accumulate((x.count for x in group.slices), initial=0)
         for skip, found in zip(skips, group.slices, strict=False):
-            yield Rows(segment, number, skip, found)
+            yield SegmentSlice(segment, number, skip, found)

@@ -34,7 +34,7 @@ _BOUNDED: Final = ["range", "sequence", "key", "committed_at"]
 _DELTAS: Final = {"sequence": "DELTA_BINARY_PACKED", "committed_at": "DELTA_BINARY_PACKED"}
 
 
-class Written(NamedTuple):
+class EncodedSegment(NamedTuple):
     """A file, where its row groups end in it, and whether its bodies are strings."""
 
     data: bytes
@@ -46,7 +46,7 @@ class _NotText(Exception):
     """A body is no UTF-8."""
 
 
-def write_segment(groups: Sequence[Sequence[Records]]) -> Written:
+def write_segment(groups: Sequence[Sequence[Records]]) -> EncodedSegment:
     """Write the file of some row groups, and read it back.
 
     Raise ``Damaged`` for records that cannot be written, and if what is read back
@@ -68,7 +68,7 @@ def write_segment(groups: Sequence[Sequence[Records]]) -> Written:
     return written
 
 
-def _written(groups: Sequence[Sequence[Records]], bodies: Bodies) -> Written:
+def _written(groups: Sequence[Sequence[Records]], bodies: Bodies) -> EncodedSegment:
     schema, file, ends = _schema(bodies), BytesIO(), list[int]()
     with pq.ParquetWriter(
         file,
@@ -86,7 +86,7 @@ def _written(groups: Sequence[Sequence[Records]], bodies: Bodies) -> Written:
             writer.write_table(table, row_group_size=table.num_rows)
             ends.append(file.tell())
     assert len({0, *ends}) == len(groups) + 1, f"row groups end at {ends}"
-    return Written(file.getvalue(), ends, bodies == "text")
+    return EncodedSegment(file.getvalue(), ends, bodies == "text")
 
 
 def _schema(bodies: Bodies) -> pa.Schema:

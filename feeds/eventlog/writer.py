@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from changefeed.feeds.brokers.catalog import Catalog, Collection, Era, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.compactor import Compacted
+from changefeed.feeds.brokers.compactor import CompactionTotals
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
     PartitionEnd,
@@ -45,8 +45,8 @@ from changefeed.feeds.eventlog.directory import (
     open_directory,
 )
 from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS, place_of
+from changefeed.feeds.eventlog.maintenance import Maintenance
 from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
-from changefeed.feeds.eventlog.upkeep import Upkeep
 from changefeed.feeds.feed import RangeId
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ _IN_PLACE: Final = 32
 """So many records are encoded here, as a thread would take longer to begin."""
 _TOGETHER: Final = 10_000
 """A frame takes no more batches once it has so many records."""
-_UPKEEP_EVERY: Final = 10.0
+_MAINTENANCE_EVERY: Final = 10.0
 _FRAMES_AT_CLOSE: Final = 256
 """So many frames are compacted when their writer closes; fewer are left to the next."""
 _CACHE_BYTES: Final = 4 * 1024 * 1024
@@ -64,7 +64,7 @@ _Grouped = Mapping[RangeId, Sequence[Encoded]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
+class AppendResult:
     """What became of a batch: the sequences it got in each range, in the batch's order."""
 
     sequences: Mapping[RangeId, range]
@@ -74,7 +74,7 @@ class _Batch(NamedTuple):
     """Records that are all written, or none. ``done`` becomes where they are."""
 
     records: Sequence[Record]
-    done: "asyncio.Future[Appended]"
+    done: "asyncio.Future[AppendResult]"
 
 
 class _Frame(NamedTuple):
@@ -114,7 +114,7 @@ class EventLogWriter:
         clock: Callable[[], float] = time.time,
         keeps_up: bool = True,
     ) -> "AsyncIterator[EventLogWriter]":
-        """Write to a log until the block is left; ``keeps_up``: and look after it (``upkeep``).
+        """Write to a log until the block is left; ``keeps_up``: with its ``maintenance``.
 
         Raise ``FeedUnavailable``, naming the process, while another one writes, and
         ``FeedRefused`` for what is no log, or may not be written.
@@ -133,24 +133,24 @@ class EventLogWriter:
 
     @asynccontextmanager
     async def _kept_up(self) -> AsyncIterator[None]:
-        """Look after the log every few seconds, and at the end if much was written."""
-        upkeep, began = Upkeep(self._store, self._catalogs), self._next
-        running = asyncio.create_task(_keep_up(upkeep))
+        """Maintain the log every few seconds, and at the end if much was written."""
+        maintenance, began = Maintenance(self._store, self._catalogs), self._next
+        running = asyncio.create_task(_keep_up(maintenance))
         try:
             yield
         finally:
             running.cancel()
             await asyncio.wait([running])
         if self._next - began >= _FRAMES_AT_CLOSE:
-            await _look_after(upkeep, everything=True)
+            await _maintain(maintenance, everything=True)
 
-    async def compact(self) -> Compacted:
+    async def compact(self) -> CompactionTotals:
         """Make runs of all that is in frames, and delete these, and what is not to be kept."""
         await self.fill_up()
-        upkeep = Upkeep(self._store, self._catalogs, by_hand=True)
+        maintenance = Maintenance(self._store, self._catalogs, by_hand=True)
         with answers_of_feeds():
-            await upkeep.step(everything=True)
-        return upkeep.done
+            await maintenance.step(everything=True)
+        return maintenance.done
 
     @property
     def catalog(self) -> Catalog:
@@ -167,7 +167,7 @@ class EventLogWriter:
         """The era whose ranges take records."""
         return self._era()
 
-    async def append(self, records: Sequence[Record]) -> Appended:
+    async def append(self, records: Sequence[Record]) -> AppendResult:
         """Append a batch, all of it or nothing, and return once it is durable.
 
         Records of one key keep their order. Raise ``FeedUnavailable`` if it could not be
@@ -182,11 +182,11 @@ class EventLogWriter:
             await asyncio.wait([done])
             raise
 
-    def submit(self, records: Sequence[Record]) -> "asyncio.Future[Appended]":
+    def submit(self, records: Sequence[Record]) -> "asyncio.Future[AppendResult]":
         """Hand in a batch: as ``append``, whose answer the future becomes."""
-        done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
         if not records:
-            done.set_result(Appended(sequences={}))
+            done.set_result(AppendResult(sequences={}))
             return done
         self._waiting.append(_Batch(records, done))
         if self._task is None:
@@ -341,9 +341,9 @@ class EventLogWriter:
 
     def _made(
         self, batches: Sequence[_Batch], now_us: int
-    ) -> tuple[_Frame | None, list[Appended | Exception]]:
+    ) -> tuple[_Frame | None, list[AppendResult | Exception]]:
         """Make one frame of batches, but for those that are refused."""
-        answers: list[Appended | Exception] = []
+        answers: list[AppendResult | Exception] = []
         together: dict[RangeId, list[Encoded]] = {}
         lasts = {name: end.last for name, end in self._ends.items()}
         for batch in batches:
@@ -361,7 +361,7 @@ class EventLogWriter:
             assert sum(map(len, sequences.values())) == len(batch.records), (
                 f"{len(batch.records)} records got {sequences}"
             )
-            answers.append(Appended(sequences=sequences))
+            answers.append(AppendResult(sequences=sequences))
         frame = self._frame(self._era(), together) if together else None
         return frame, answers
 
@@ -443,21 +443,21 @@ def _no_end(name: RangeId) -> PartitionEnd:
     return PartitionEnd(collection=COLLECTION, partition=name)
 
 
-async def _keep_up(upkeep: Upkeep) -> None:
+async def _keep_up(maintenance: Maintenance) -> None:
     while True:
-        await asyncio.sleep(_UPKEEP_EVERY)
-        await _look_after(upkeep)
+        await asyncio.sleep(_MAINTENANCE_EVERY)
+        await _maintain(maintenance)
 
 
-async def _look_after(upkeep: Upkeep, *, everything: bool = False) -> None:
-    """The border of upkeep: the log is written on, whatever becomes of it."""
+async def _maintain(maintenance: Maintenance, *, everything: bool = False) -> None:
+    """The log is written on, whatever becomes of it."""
     try:
-        await upkeep.step(everything=everything)
+        await maintenance.step(everything=everything)
     except Exception:  # noqa: BLE001 - it is tried again
         _log.exception("broker.failed", extra={"operation": "look after the event log"})
 
 
-async def compact_log(home: Path) -> Compacted:
+async def compact_log(home: Path) -> CompactionTotals:
     """Make runs of all that is in frames of a log, and delete these. Return what was done.
 
     Raise ``FeedUnavailable`` while another process writes the log.

@@ -9,7 +9,7 @@ from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.wire import End
+from changefeed.feeds.brokers.wire import PartitionBounds
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.source.retries import by_name
@@ -39,8 +39,8 @@ class ThroughBrokers:
             self._routes = found
         return self._routes
 
-    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, End]:
-        async def end(name: RangeId) -> End:
+    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, PartitionBounds]:
+        async def end(name: RangeId) -> PartitionBounds:
             urls = self._routes.to_read(self._routes.partition(name))
             return await self._client.end(urls, self._routes.identity, name)
 

@@ -23,8 +23,8 @@ import pyarrow as pa
 from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.stored_collection import StoredRows
-from changefeed.feeds.brokers.wire import End
+from changefeed.feeds.brokers.stored_collection import SegmentRows
+from changefeed.feeds.brokers.wire import PartitionBounds
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog.block_format import Columns, joined
 from changefeed.feeds.eventlog.hashing import place_of
@@ -53,7 +53,7 @@ class CollectionReader(Protocol):
         """Return the collection as the newest catalog has it."""
         ...
 
-    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, End]:
+    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, PartitionBounds]:
         """Return where partitions begin and end that the newest routes have."""
         ...
 
@@ -63,7 +63,7 @@ class CollectionReader(Protocol):
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
-    ) -> Sequence[Block] | StoredRows:
+    ) -> Sequence[Block] | SegmentRows:
         """Return some of the records ``after < sequence <= end``, which are there.
 
         At least one, and about so many bytes, or else the segment of a ``StoredCollection``
@@ -165,7 +165,7 @@ class CollectionAccess:
 
     def _in_blocks(
         self, name: RangeId, after: int, end: int
-    ) -> Generator[Columns, None, tuple[StoredRows, int] | None]:
+    ) -> Generator[Columns, None, tuple[SegmentRows, int] | None]:
         """Yield what does not lie in a segment.
 
         Return the segment that goes on behind a sequence, if one does.
@@ -174,7 +174,7 @@ class CollectionAccess:
             return None
         asked = self._loop.start(self._part(name, after, end))
         try:
-            while not isinstance(part := asked.result(), StoredRows):
+            while not isinstance(part := asked.result(), SegmentRows):
                 columns = columns_of(part, after, end)
                 after += columns.count
                 if after >= end:
@@ -201,7 +201,7 @@ class CollectionAccess:
         finally:
             self._loop.close()
 
-    def _sight(self, name: RangeId, at: Position, there: End) -> Availability:
+    def _sight(self, name: RangeId, at: Position, there: PartitionBounds) -> Availability:
         done = self.positions.order(at)
         if done < there.start:
             raise PositionGone(name, done, there.start)
@@ -218,10 +218,10 @@ class CollectionAccess:
         ask = partial(self._reader.sequence_before, time_us=time_us)
         return self._ask(lambda: by_name(names, ask))
 
-    def _ends(self, names: Collection[RangeId]) -> Mapping[RangeId, End]:
+    def _ends(self, names: Collection[RangeId]) -> Mapping[RangeId, PartitionBounds]:
         return self._ask(lambda: self._reader.ends(list(names)))
 
-    async def _part(self, name: RangeId, after: int, end: int) -> Sequence[Block] | StoredRows:
+    async def _part(self, name: RangeId, after: int, end: int) -> Sequence[Block] | SegmentRows:
         ask = partial(self._reader.part, name, after, end, _READ_BYTES)
         return await retry_for(ask, self._patience)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from changefeed.feeds.brokers.stored_collection import StoredRows
+from changefeed.feeds.brokers.stored_collection import SegmentRows
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Segment
@@ -37,7 +37,7 @@ def check_footer(name: RangeId, segment: Segment, fetch: Fetch) -> None:
 
 
 def read_rows(
-    name: RangeId, stored: StoredRows, after: int, end: int, fetch: Fetch
+    name: RangeId, stored: SegmentRows, after: int, end: int, fetch: Fetch
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range with ``after < sequence <= end``, in order.
 

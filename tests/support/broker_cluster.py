@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.meters import BrokerMeters
+from changefeed.brokers.metrics import BrokerMetrics
 from changefeed.brokers.pings import Pings
 from changefeed.brokers.run_core import open_core
 from changefeed.brokers.server import LIMITS, BrokerServer
@@ -68,7 +68,7 @@ async def broker(
                 store, name, address=address, settings=settings, ping=Pings(pinging, scheme)
             ) as core,
         ):
-            meters = BrokerMeters(MeterProvider())
+            meters = BrokerMetrics(MeterProvider())
             scrape = Scrape(CollectorRegistry())
             server = BrokerServer(core, meters, scrape, token=token, problems=list)
             async with serving(server.application(), LIMITS, listening, tls=tls):

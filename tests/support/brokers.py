@@ -9,7 +9,12 @@ from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import Appended, AppendRequest, Batch, NotAppended
+from changefeed.feeds.brokers.protocol import (
+    AppendReceipt,
+    AppendRejection,
+    AppendRequest,
+    Batch,
+)
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.block_format import BlockChanges, Layout, check_of, lay_out
 from changefeed.feeds.eventlog.records import Record, encode_record
@@ -78,14 +83,14 @@ def request(
 async def put(core: BrokerCore, collection: str, *batches: Batch) -> list[int]:
     """Append a request of a producer of its own; return the first sequence of each batch."""
     answer = await core.append(collection, request(*batches, producer=uuid4().hex))
-    assert isinstance(answer, Appended), answer
+    assert isinstance(answer, AppendReceipt), answer
     return [*answer.firsts]
 
 
 async def refused(core: BrokerCore, asked: AppendRequest) -> str:
     """Return why a request of the collection orders is not appended."""
     answer = await core.append("orders", asked)
-    assert isinstance(answer, NotAppended), answer
+    assert isinstance(answer, AppendRejection), answer
     return answer.reason
 
 

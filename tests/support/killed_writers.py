@@ -18,7 +18,7 @@ from random import Random
 from typing import Final
 from unittest.mock import patch
 
-from changefeed.feeds.eventlog import upkeep
+from changefeed.feeds.eventlog import maintenance
 from changefeed.feeds.eventlog import writer as writing
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.log import EventLog
@@ -85,8 +85,8 @@ def _check(found: Sequence[int], acknowledged: set[int]) -> None:
 
 @contextmanager
 def _compacting_all_the_time() -> Iterator[None]:
-    often = patch.object(writing, "_UPKEEP_EVERY", 0.005)
-    with patch.object(upkeep, "COMPACTED_AT", 64), often:
+    often = patch.object(writing, "_MAINTENANCE_EVERY", 0.005)
+    with patch.object(maintenance, "COMPACTED_AT", 64), often:
         yield
 
 

@@ -12,10 +12,10 @@ from random import Random
 
 from changefeed.feeds.brokers.protocol import (
     Answer,
-    Appended,
+    AppendReceipt,
+    AppendRejection,
     AppendRequest,
     BrokerInfo,
-    NotAppended,
     Reason,
     Topology,
 )
@@ -171,12 +171,12 @@ class ModelCluster:
         if request.generation > reached.generation:
             reached = ModelReached(request.generation)
         if request.generation < reached.generation:
-            return NotAppended(reason="taken")
+            return AppendRejection(reason="taken")
         if request.number <= reached.number:
-            return Appended(duplicate=True)
+            return AppendReceipt(duplicate=True)
         reason = self._reason(request.number - reached.number, owner == broker, closed)
         if reason is not None:
-            return NotAppended(reason=reason, catalog=self.catalog if closed else 0)
+            return AppendRejection(reason=reason, catalog=self.catalog if closed else 0)
         firsts = [len(x.changes) + 1 for x in found]
         for into, first, batch in zip(found, firsts, request.batches, strict=True):
             into.changes += BlockChanges(into.id, first, batch.count, batch.columns).take(
@@ -184,7 +184,7 @@ class ModelCluster:
             )
         reached.number = request.number
         row[request.producer] = reached
-        return Appended(firsts=tuple(firsts))
+        return AppendReceipt(firsts=tuple(firsts))
 
     def _reason(self, step: int, is_owner: bool, closed: bool) -> Reason | None:  # noqa: FBT001
         if closed:

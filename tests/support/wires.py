@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.members import Ping, Sign
+from changefeed.brokers.members import Heartbeat, Ping
 from changefeed.brokers.run_core import open_core
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -20,11 +20,11 @@ class Wires:
         self._cores: dict[str, BrokerCore] = {}
 
     def ping(self, of: str) -> Ping:
-        async def ping(address: str, sign: Sign) -> Sign:
+        async def ping(address: str, heartbeat: Heartbeat) -> Heartbeat:
             core = self._cores.get(address)
             if core is None or (of, address) in self.cut:
                 raise FeedUnavailable(f"{of} does not reach {address!r}")
-            return core.presence.pinged(sign)
+            return core.presence.pinged(heartbeat)
 
         return ping
 

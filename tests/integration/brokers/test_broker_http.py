@@ -19,12 +19,12 @@ from changefeed.brokers.core import BrokerCore, CoreStatus
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.brokers import connection
 from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.catalog import Gone
+from changefeed.feeds.brokers.catalog import Truncation
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.feed import BrokersFeed
 from changefeed.feeds.brokers.producer import open_brokers_producer
-from changefeed.feeds.brokers.protocol import Answer, Appended, Batch, NotAppended
-from changefeed.feeds.brokers.retention import with_cuts
+from changefeed.feeds.brokers.protocol import Answer, AppendReceipt, AppendRejection, Batch
+from changefeed.feeds.brokers.retention import with_truncations
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
@@ -164,12 +164,12 @@ async def test_what_is_gone_is_410_and_what_never_was_is_416_and_the_text_says_w
 ) -> None:
     status, _ = await given.asks("POST", "/records", BytesIO(body(batch())), **RECORDS)
     assert status == 200
-    gone = {RangeId("e1.p01.v00-ff"): Gone(1, 1)}
+    gone = {RangeId("e1.p01.v00-ff"): Truncation(1, 1)}
     await operations.split(given.core.catalogs, COLLECTION)
     async with asyncio.timeout(PATIENCE):
         while given.core.status().era < 2:
             await given.core.writer.changed.wait()
-    await given.core.catalogs.change_collection(COLLECTION, lambda x: with_cuts(x, gone))
+    await given.core.catalogs.change_collection(COLLECTION, lambda x: with_truncations(x, gone))
     one = "/partitions/e1.p01.v00-ff/records"
     status, said = await given.asks("GET", f"{one}?after=0")
     assert (status, said["error"]) == (410, "gone")
@@ -276,14 +276,14 @@ async def test_any_bytes_are_answered_with_a_refusal_and_the_broker_goes_on(
     status, answer = await given.asks(
         "POST", "/records", body(batch(), producer="fresh"), **RECORDS
     )
-    assert (status, answer["type"]) == (200, "Appended")
+    assert (status, answer["type"]) == (200, "AppendReceipt")
 
 
 async def append_once_open(client: BrokerClient, url: str, log: str) -> Answer:
     """Append a batch; its partition is open a moment after the collection was made."""
     async with asyncio.timeout(PATIENCE):
         answer = await client.append(url, log, request(batch()), catalog=0, seconds=5)
-        while isinstance(answer, NotAppended) and answer.reason == "moving":
+        while isinstance(answer, AppendRejection) and answer.reason == "moving":
             await asyncio.sleep(answer.retry_after)
             answer = await client.append(url, log, request(batch()), catalog=0, seconds=5)
     return answer
@@ -429,7 +429,7 @@ async def test_appends_and_reads_do_not_look_at_every_partition_there_ever_was(
         routes = await client.routes()
         monkeypatch.setattr(given.core, "shown", None)  # what would look at them
         answer = await append_once_open(client, routes.urls[0], routes.identity)
-        assert isinstance(answer, Appended)
+        assert isinstance(answer, AppendReceipt)
         partition = RangeId("e1.p01.v00-ff")
         found = await client.read(
             routes.urls, routes.identity, partition, after=0, most=1000, wait=0.0
@@ -441,7 +441,7 @@ async def test_a_broker_says_how_much_is_stored_and_what_it_is_doing(given: Give
     async with BrokerClient.open(address_of(given.address), ACCESS) as client:
         routes = await client.routes()
         assert isinstance(
-            await append_once_open(client, routes.urls[0], routes.identity), Appended
+            await append_once_open(client, routes.urls[0], routes.identity), AppendReceipt
         )
         storage = await client.storage(routes.identity)
         assert [x.bytes > 0 for x in storage.ranges] == [True, False]
@@ -455,7 +455,7 @@ async def test_a_broker_that_is_asked_to_compacts_all_that_it_can(given: Given) 
     for n in range(1, 131):
         columns = lay_out([encode_record(Record(key=f"k{n}", body=b"1"), n)])
         one = request(Batch(partition=partition, count=1, columns=columns), number=n)
-        while not isinstance(await given.core.append(COLLECTION, one), Appended):  # noqa: ASYNC110
+        while not isinstance(await given.core.append(COLLECTION, one), AppendReceipt):  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # it is not open yet
     status, made = await given.asks("POST", "/compact")
     assert status == 200

@@ -15,7 +15,7 @@ from changefeed.feeds.brokers.producer import BrokersProducer, open_brokers_prod
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.wire import Moved
+from changefeed.feeds.brokers.wire import PartitionNews
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import FeedRange
 from changefeed.runtime.secret import Secret
@@ -96,7 +96,9 @@ async def test_what_another_broker_writes_is_answered_as_not_known_here() -> Non
                     open_ = await partitions(feed)
             after = {x.id: 0 for x in open_}
             found = await feed._client.ends([f"http://{one}"], feed.identity, after, wait=0)
-            assert found == {x.id: Moved(last=None) for x in open_ if x.broker == "broker-2"}
+            assert found == {
+                x.id: PartitionNews(last=None) for x in open_ if x.broker == "broker-2"
+            }
 
 
 async def partitions(feed: BrokersFeed) -> Sequence[Partition]:

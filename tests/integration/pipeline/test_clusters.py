@@ -17,9 +17,9 @@ from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.brokers.compactor import Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.executor import in_thread
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.local_store import LocalStore
-from changefeed.feeds.brokers.work import in_thread
 from changefeed.pipeline.source.spark import stream
 from tests.support.commands import running
 from tests.support.emulator_process import free_port
@@ -83,7 +83,7 @@ class Cluster:
             store,
             settings=CoreSettings(),
             wall_us=lambda: 0,
-            work=in_thread,
+            executor=in_thread,
         )
         assert await compactor.step()
 

@@ -13,7 +13,6 @@ from changefeed.feeds.brokers.catalog import (
     decode_collection,
     first_catalog,
 )
-from changefeed.feeds.brokers.compacted import CompactedRun, decode_run
 from changefeed.feeds.brokers.flush import FlushHeader, decode_header
 from changefeed.feeds.brokers.names import (
     CATALOG,
@@ -27,6 +26,7 @@ from changefeed.feeds.brokers.names import (
 )
 from changefeed.feeds.brokers.pack import Place, Section
 from changefeed.feeds.brokers.ranges import ranges_of
+from changefeed.feeds.brokers.runs import Run, decode_run
 from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
 from tests.simulation.probes import BrokerProbe as Probe
@@ -242,7 +242,7 @@ class Guard:
             ]
         return found
 
-    def _run(self, era: int, broker: str, key: str) -> CompactedRun:
+    def _run(self, era: int, broker: str, key: str) -> Run:
         number = number_of(key)
         assert number is not None
         place = Place(era, broker, number)
@@ -251,4 +251,4 @@ class Guard:
 
 def _start(collection: Collection, partition: RangeId) -> int:
     """Return up to where a partition is gone; beyond its end where all of it is."""
-    return collection.gone_of(partition, era_in(partition), 2**63, 0).start
+    return collection.truncation_of(partition, era_in(partition), 2**63, 0).start

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from changefeed.brokers.core import BrokerCore
 from changefeed.feeds.brokers.protocol import (
     Answer,
-    Appended,
+    AppendReceipt,
     AppendRequest,
     Batch,
     Topology,
@@ -98,7 +98,7 @@ class OneShot:
     def _note(self, sent: list[Sent], answer: Answer | None) -> None:
         checker = self._world.checker
         for x in sent:
-            if isinstance(answer, Appended):
+            if isinstance(answer, AppendReceipt):
                 checker.acknowledged(x)
             elif answer is None or answer.reason == "moving":
                 checker.unknown(x)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.members import NameTaken
 from changefeed.brokers.run_core import leave, open_core
-from changefeed.feeds.brokers.work import in_place
+from changefeed.feeds.brokers.executor import in_place
 from tests.simulation.loop import HOST
 from tests.simulation.probes import BrokerProbe as Probe
 
@@ -68,7 +68,7 @@ class BrokerProcess:
             ping=world.pings(self.name),
             clock=self._clock,
             wall_us=world.wall_us,
-            work=in_place,
+            executor=in_place,
         ) as core:
             self.core = core
             while not self._over:

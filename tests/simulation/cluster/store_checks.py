@@ -73,7 +73,7 @@ def check_collection(before: Collection, after: Collection) -> None:
     if after.kept_era < before.kept_era:
         raise Violation(f"{what}: {before.name} has records again of era {after.kept_era}")
     for name, old in before.gone.items():
-        if after.gone_of(name, era_in(name), old.start, 0).start < old.start:
+        if after.truncation_of(name, era_in(name), old.start, 0).start < old.start:
             raise Violation(f"{what}: {name} has records again that were deleted")
 
 

@@ -14,8 +14,8 @@ from aiohttp import web
 from opentelemetry.metrics import NoOpMeterProvider
 
 from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.members import Sign
-from changefeed.brokers.meters import BrokerMeters
+from changefeed.brokers.members import Heartbeat
+from changefeed.brokers.metrics import BrokerMetrics
 from changefeed.brokers.pings import Pings
 from changefeed.brokers.server import BrokerServer, Handler
 from changefeed.feeds.brokers.access import BrokerAccess
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _SCHEME = "http://"
 _ANY = "any"
 """A name behind which all brokers are, as that of a service in Kubernetes."""
-_METERS = BrokerMeters(NoOpMeterProvider())
+_METERS = BrokerMetrics(NoOpMeterProvider())
 
 
 class Asked(NamedTuple):
@@ -92,7 +92,7 @@ async def served(world: "World", core: BrokerCore, method: str, asked: Asked) ->
         ("POST", "ping"): server._ping,
     }
     if asked.match_info["what"] == "ping":
-        told = from_json(asked.body, Sign).catalog
+        told = from_json(asked.body, Heartbeat).catalog
         world.probes.hit(Probe.TOLD, where=told > core.catalog.number)
     known = max(int(asked.query.get(x, 0)) for x in ("catalog", "at_least"))
     world.probes.hit(Probe.BEHIND_CLIENT, where=known > core.catalog.number)

@@ -15,7 +15,7 @@ from changefeed.brokers.run_core import no_answer
 from changefeed.feeds.brokers import run_maker
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import Answer, Appended, AppendRequest, Reason
+from changefeed.feeds.brokers.protocol import Answer, AppendReceipt, AppendRequest, Reason
 from changefeed.feeds.eventlog.block_format import BlockChanges
 from changefeed.runtime.errors import StoreError
 from tests.simulation.loop import FreezingLoop
@@ -171,7 +171,7 @@ class World:
         self, collection: str, asked: AppendRequest, answer: Answer, *, is_over: bool = False
     ) -> None:
         """A request of a producer was answered; its era ``is_over``, as the producer knows."""
-        if not isinstance(answer, Appended):
+        if not isinstance(answer, AppendReceipt):
             if answer.reason in _REASONS:
                 self.probes.hit(_REASONS[answer.reason])
             return

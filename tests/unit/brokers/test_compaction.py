@@ -17,26 +17,26 @@ from msgspec.structs import replace
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain
 from changefeed.brokers.run_core import leave, open_core
-from changefeed.feeds.brokers.catalog import Catalog, Era, Gone, Row
+from changefeed.feeds.brokers.catalog import Catalog, Era, Row, Truncation
 from changefeed.feeds.brokers.compaction import rows_of, shares
 from changefeed.feeds.brokers.compactor import Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.deletion import delete_segments
 from changefeed.feeds.brokers.errors import PositionGone
+from changefeed.feeds.brokers.executor import in_place
 from changefeed.feeds.brokers.flush import PartitionEnd, decode_header, encode_flush
 from changefeed.feeds.brokers.names import flush_key, segments_of
 from changefeed.feeds.brokers.pack import Place
 from changefeed.feeds.brokers.partition_reader import PartitionReader
-from changefeed.feeds.brokers.protocol import Appended
+from changefeed.feeds.brokers.protocol import AppendReceipt
 from changefeed.feeds.brokers.ranges import ranges_of
-from changefeed.feeds.brokers.retention import with_cuts
+from changefeed.feeds.brokers.retention import with_truncations
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
-from changefeed.feeds.brokers.stored_collection import StoredCollection, StoredRows
+from changefeed.feeds.brokers.stored_collection import SegmentRows, StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.transitions import close_and_open
-from changefeed.feeds.brokers.work import in_place
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreUnavailable
@@ -61,7 +61,7 @@ async def broker(
     store: MemoryStore, name: str = "broker-1", settings: CoreSettings = COMPACTING
 ) -> AsyncIterator[BrokerCore]:
     async with open_core(
-        store, name, settings=settings, wall_us=virtual_us, work=in_place
+        store, name, settings=settings, wall_us=virtual_us, executor=in_place
     ) as core:
         if name == "broker-1":
             await create_collection(core.catalogs, "orders", parts=1)
@@ -137,7 +137,7 @@ async def learns_what_is_stored(core: BrokerCore, last: int) -> None:
     """Ask as the producer does that wrote so many records, and as another with its id."""
     for n in (last, last - 4):
         found = await core.append("orders", request(batch(P1, f"k{n}", at_us=n), number=n))
-        assert found == Appended(duplicate=True)
+        assert found == AppendReceipt(duplicate=True)
     assert await refused(core, request(batch(P1, "new"), number=last + 1)) == "moved"
     assert await refused(core, request(batch(P1, "x", at_us=last), number=last)) == "taken"
 
@@ -192,7 +192,7 @@ async def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> 
         store,
         settings=dataclasses.replace(COMPACTING, compaction_objects=objects),
         wall_us=virtual_us,
-        work=in_place,
+        executor=in_place,
     )
     await made._readers.row(core.catalog, 1, "broker-1").tail()
     return made
@@ -386,7 +386,7 @@ async def test_an_engine_reads_what_a_run_names_though_no_listing_shows_it_yet()
         assert flush_key(1, "broker-1", 1) not in store.objects
         stored = await StoredCollection.open(store, "orders")
         found = await stored.part(RangeId(P1), 0, 70, 1)
-        assert isinstance(found, StoredRows)
+        assert isinstance(found, SegmentRows)
         assert (found.first, found.last) == (1, 64)
 
 
@@ -398,7 +398,9 @@ async def test_a_segment_stays_while_some_of_it_is_kept() -> None:
         row = one._readers.row(core.catalog, 1, "broker-1")
         await one.step()
         for start, left in ((63, [(1, 64)]), (64, [])):
-            orders = with_cuts(core.catalog.collection("orders"), {RangeId(P1): Gone(start, 1)})
+            orders = with_truncations(
+                core.catalog.collection("orders"), {RangeId(P1): Truncation(start, 1)}
+            )
             await delete_segments(store, replace(core.catalog, collections=(orders,)), row)
             assert segments(store) == left
         assert segments(store) == []

@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from changefeed.brokers.operations import split
 from changefeed.brokers.run_core import open_core
-from changefeed.feeds.brokers.catalog import Gone, Member
+from changefeed.feeds.brokers.catalog import Member, Truncation
 from changefeed.feeds.brokers.errors import (
     BatchRefused,
     ClusterRefused,
     PositionGone,
 )
 from changefeed.feeds.brokers.names import CATALOG
-from changefeed.feeds.brokers.protocol import Appended, AppendRequest, Topology
-from changefeed.feeds.brokers.retention import with_cuts
+from changefeed.feeds.brokers.protocol import AppendReceipt, AppendRequest, Topology
+from changefeed.feeds.brokers.retention import with_truncations
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.transitions import with_member
@@ -44,8 +44,8 @@ US = Member(incarnation="i")
 async def test_a_request_that_is_sent_again_is_stored_once() -> None:
     async with first_broker(MemoryStore()) as core:
         asked = request(batch(P1, "a", "b"), batch(P2, "c"))
-        assert await core.append("orders", asked) == Appended(firsts=(1, 1))
-        assert await core.append("orders", asked) == Appended(duplicate=True)
+        assert await core.append("orders", asked) == AppendReceipt(firsts=(1, 1))
+        assert await core.append("orders", asked) == AppendReceipt(duplicate=True)
         assert await keys_of(core, "orders", P1) == ["a", "b"]
 
 
@@ -67,7 +67,7 @@ async def test_a_number_that_another_producer_of_the_same_id_has_used_is_refused
         assert await refused(core, other) == "taken"
         assert await keys_of(core, "orders", P1) == ["a", "b", "c"]
         assert isinstance(
-            await core.append("orders", request(batch(P1, "d"), number=3)), Appended
+            await core.append("orders", request(batch(P1, "d"), number=3)), AppendReceipt
         )
 
 
@@ -79,7 +79,7 @@ async def test_a_request_that_was_given_up_is_not_stored_behind_what_followed_on
             request(batch(P1, "c"), generation=1),
             request(batch(P1, "d"), generation=1, number=2),
         ):
-            assert isinstance(await core.append("orders", asked), Appended)
+            assert isinstance(await core.append("orders", asked), AppendReceipt)
             if asked.generation:
                 assert await refused(core, given_up) == "taken"
                 assert await refused(core, request(batch(P1, "a"))) == "taken"
@@ -166,8 +166,10 @@ async def test_a_reader_of_what_is_deleted_meanwhile_learns_that_and_of_no_damag
         async def deleted(_: str, read: str) -> None:
             if read == key and read in store.objects:
                 del store.objects[key]
-                gone = {RangeId(P1): Gone(1, 1)}
-                await core.catalogs.change_collection("orders", lambda x: with_cuts(x, gone))
+                gone = {RangeId(P1): Truncation(1, 1)}
+                await core.catalogs.change_collection(
+                    "orders", lambda x: with_truncations(x, gone)
+                )
 
         store.before = deleted
         with pytest.raises(PositionGone):

@@ -13,7 +13,7 @@ from changefeed.brokers.master import (
     is_master,
     next_step,
 )
-from changefeed.brokers.members import Membership, Sign
+from changefeed.brokers.members import Heartbeat, Membership
 from changefeed.feeds.brokers.catalog import Catalog, Cluster, Row, first_catalog
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.errors import ClusterRefused
@@ -31,12 +31,16 @@ from changefeed.feeds.feed import RangeId
 SETTINGS = CoreSettings(settle=0.5, seal_patience=3.0)
 
 
-def sign(name: str, incarnation: str = "i", *, leaving: bool = False, lost: int = 0) -> Sign:
-    return Sign(name=name, incarnation=incarnation, beat=1, leaving=leaving, lost=lost)
+def heartbeat(
+    name: str, incarnation: str = "i", *, leaving: bool = False, lost: int = 0
+) -> Heartbeat:
+    return Heartbeat(name=name, incarnation=incarnation, beat=1, leaving=leaving, lost=lost)
 
 
-def there(*signs: Sign, quiet_for: float = 1.0, steady: bool = False) -> Membership:
-    return Membership(living={x.name: x for x in signs}, quiet_for=quiet_for, steady=steady)
+def there(*heartbeats: Heartbeat, quiet_for: float = 1.0, steady: bool = False) -> Membership:
+    return Membership(
+        living={x.name: x for x in heartbeats}, quiet_for=quiet_for, steady=steady
+    )
 
 
 def row(name: str, incarnation: str = "i") -> Row:
@@ -55,24 +59,24 @@ def step(catalog: Catalog, membership: Membership, **more: object) -> Step | Non
 
 def test_the_first_era_is_opened_once_membership_stands_still() -> None:
     empty = first_catalog(Cluster(identity="c" * 32))
-    assert step(empty, there(sign("a"), quiet_for=0.4)) is None
-    assert step(empty, there(sign("a"))) == OpenFirstEra(rows=(row("a"),))
+    assert step(empty, there(heartbeat("a"), quiet_for=0.4)) is None
+    assert step(empty, there(heartbeat("a"))) == OpenFirstEra(rows=(row("a"),))
 
 
 def test_an_era_ends_when_a_broker_joins_or_dies_once_membership_stands_still() -> None:
     catalog = in_era(row("a"), row("b"))
-    assert step(catalog, there(sign("a"), sign("b"))) is None
-    assert step(catalog, there(sign("a"), quiet_for=0.4)) is None
-    assert step(catalog, there(sign("a"))) == BeginEnding(era=1, planned=(row("a"),))
-    three = there(sign("a"), sign("b"), sign("c"))
+    assert step(catalog, there(heartbeat("a"), heartbeat("b"))) is None
+    assert step(catalog, there(heartbeat("a"), quiet_for=0.4)) is None
+    assert step(catalog, there(heartbeat("a"))) == BeginEnding(era=1, planned=(row("a"),))
+    three = there(heartbeat("a"), heartbeat("b"), heartbeat("c"))
     assert step(catalog, three) == BeginEnding(era=1, planned=(row("a"), row("b"), row("c")))
 
 
 def test_an_era_ends_at_once_where_a_broker_died_and_no_other_change_is_in_sight() -> None:
     catalog = in_era(row("a"), row("b"))
-    dead = there(sign("a"), quiet_for=0.0, steady=True)
+    dead = there(heartbeat("a"), quiet_for=0.0, steady=True)
     assert step(catalog, dead) == BeginEnding(era=1, planned=(row("a"),))
-    joins = there(sign("a"), sign("b"), sign("c"), quiet_for=0.0, steady=True)
+    joins = there(heartbeat("a"), heartbeat("b"), heartbeat("c"), quiet_for=0.0, steady=True)
     assert step(catalog, joins) is None
     empty = first_catalog(Cluster(identity="c" * 32))
     assert step(empty, dead) is None
@@ -89,29 +93,31 @@ def test_a_step_is_logged_by_the_names_of_the_brokers_it_concerns() -> None:
 
 def test_a_broker_that_leaves_has_no_place_in_the_next_era() -> None:
     catalog = in_era(row("a"), row("b"))
-    leaving = there(sign("a"), sign("b", leaving=True))
+    leaving = there(heartbeat("a"), heartbeat("b", leaving=True))
     assert step(catalog, leaving) == BeginEnding(era=1, planned=(row("a"),))
 
 
 def test_an_era_does_not_end_when_all_leave() -> None:
-    assert step(in_era(row("a")), there(sign("a", leaving=True))) is None
+    assert step(in_era(row("a")), there(heartbeat("a", leaving=True))) is None
 
 
 def test_an_era_ends_for_a_broker_that_was_started_again() -> None:
     catalog = in_era(row("a", "old"))
-    assert step(catalog, there(sign("a", "new"))) == BeginEnding(
+    assert step(catalog, there(heartbeat("a", "new"))) == BeginEnding(
         era=1, planned=(row("a", "new"),)
     )
 
 
 def test_an_era_ends_for_a_broker_that_lost_its_row() -> None:
     catalog = in_era(row("a"))
-    assert step(catalog, there(sign("a", lost=1))) == BeginEnding(era=1, planned=(row("a"),))
+    assert step(catalog, there(heartbeat("a", lost=1))) == BeginEnding(
+        era=1, planned=(row("a"),)
+    )
 
 
 def test_living_brokers_end_their_rows_themselves_for_a_while() -> None:
     catalog = begin_ending(in_era(row("a"), row("b")), 1, [row("a")])
-    both = there(sign("a"), sign("b"))
+    both = there(heartbeat("a"), heartbeat("b"))
     assert step(catalog, both, ending_for=2.9) is None
     assert step(catalog, both, ending_for=3.0) == SealRows(era=1, brokers=("a", "b"))
     assert step(catalog, both, ending_for=3.0, sealed={"a"}) == SealRows(era=1, brokers=("b",))
@@ -119,14 +125,14 @@ def test_living_brokers_end_their_rows_themselves_for_a_while() -> None:
 
 def test_the_row_of_a_dead_broker_is_ended_at_once() -> None:
     catalog = begin_ending(in_era(row("a"), row("b")), 1, [row("a")])
-    assert step(catalog, there(sign("a"))) == SealRows(era=1, brokers=("b",))
-    again = there(sign("a"), sign("b", "new"))
+    assert step(catalog, there(heartbeat("a"))) == SealRows(era=1, brokers=("b",))
+    again = there(heartbeat("a"), heartbeat("b", "new"))
     assert step(catalog, again) == SealRows(era=1, brokers=("b",))
 
 
 def test_the_next_era_opens_only_when_every_row_is_sealed() -> None:
     catalog = begin_ending(in_era(row("a"), row("b")), 1, [row("a")])
-    alone = there(sign("a"), sign("b"))
+    alone = there(heartbeat("a"), heartbeat("b"))
     assert step(catalog, alone, sealed={"a"}) is None
     assert step(catalog, alone, sealed={"a", "b"}) == CloseAndOpen(era=1)
 
@@ -156,7 +162,7 @@ def test_a_master_that_comes_late_closes_no_other_era_than_it_meant() -> None:
 
 
 def test_the_first_in_name_of_the_living_is_master_by_number() -> None:
-    both = there(sign("broker-10"), sign("broker-9"))
+    both = there(heartbeat("broker-10"), heartbeat("broker-9"))
     assert is_master("broker-9", both)
     assert not is_master("broker-10", both)
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from changefeed.brokers.members import Members, Ping, Sign
+from changefeed.brokers.members import Heartbeat, Members, Ping
 from changefeed.brokers.run_core import no_answer
 from changefeed.feeds.brokers.catalog import Member
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
@@ -18,24 +18,24 @@ ERA = {"a": "1", "b": "1"}
 def member(
     store: MemoryStore, name: str, incarnation: str = "1", ping: Ping = no_answer
 ) -> Members:
-    sign = Sign(name=name, incarnation=incarnation, beat=0)
+    heartbeat = Heartbeat(name=name, incarnation=incarnation, beat=0)
     clock = asyncio.get_running_loop().time
-    return Members(store, sign, QUICK, clock, ping=ping, hear_of=lambda _: None)
+    return Members(store, heartbeat, QUICK, clock, ping=ping, hear_of=lambda _: None)
 
 
 def hearing(store: MemoryStore, other: Members) -> Members:
     """Return broker a, which hears b."""
 
-    async def ping(address: str, sign: Sign) -> Sign:
+    async def ping(address: str, heartbeat: Heartbeat) -> Heartbeat:
         assert address == "b"
-        other.hear(sign)
-        return other.sign
+        other.hear(heartbeat)
+        return other.heartbeat
 
     return member(store, "a", ping=ping)
 
 
 async def seen_to_move(me: Members, other: Members) -> None:
-    """Let one see another's sign in two states."""
+    """Let one see another's heartbeat in two states."""
     for _ in range(2):
         await other.write()
         await me.look(TWO)
@@ -73,14 +73,14 @@ async def test_a_broker_that_is_heard_and_does_not_reach_the_store_is_dead_as_we
 
 
 @pytest.mark.parametrize(
-    "sign", [None, b"", b"{}", b'{"name": "\xff", "incarnation": "1", "beat": 1}']
+    "heartbeat", [None, b"", b"{}", b'{"name": "\xff", "incarnation": "1", "beat": 1}']
 )
 async def test_one_without_a_sign_that_can_be_read_lives_no_longer_than_the_expiration(
-    sign: bytes | None,
+    heartbeat: bytes | None,
 ) -> None:
     store = MemoryStore()
-    if sign is not None:
-        store.objects["brokers/b"] = sign
+    if heartbeat is not None:
+        store.objects["brokers/b"] = heartbeat
     me = member(store, "a")
     for living in ({"a", "b"}, {"a"}):
         await me.look(TWO)
@@ -102,7 +102,7 @@ async def test_a_sign_that_comes_late_does_not_take_back_what_was_said_after_it(
     other = member(store, "b")
     me = hearing(store, other)
     await other.write()
-    late = other.sign
+    late = other.heartbeat
     await other.write()
     await me.look(TWO)
     assert not me.hear(late)
@@ -114,10 +114,10 @@ async def test_one_that_is_told_that_another_does_not_hear_it_does_not_hear_all(
     other = member(store, "b")  # which reaches nobody
     me = hearing(store, other)
     assert await other.look(TWO)
-    assert other.sign.unheard == ("a",)
+    assert other.heartbeat.unheard == ("a",)
     await me.look(TWO)
     assert not me.hears_all()
-    other.sign = replace(other.sign, unheard=())
+    other.heartbeat = replace(other.heartbeat, unheard=())
     for hears_all in (False, False, False, True):
         assert me.hears_all() == hears_all
         await asyncio.sleep(QUICK.heartbeat)

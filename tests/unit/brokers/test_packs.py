@@ -5,8 +5,8 @@ import pytest
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection
 from changefeed.feeds.brokers import run_maker
-from changefeed.feeds.brokers.compacted import decode_run
 from changefeed.feeds.brokers.pack import Place, header_bytes
+from changefeed.feeds.brokers.runs import decode_run
 from changefeed.feeds.brokers.stored_collection import StoredCollection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.transitions import with_kept_from
@@ -55,7 +55,7 @@ async def test_many_small_partitions_become_one_object_or_share_a_segment(
         await fill_all(core)
         assert await (await compactor(core, store)).step()
         assert len(compacted(store)) == objects
-        last = core.readers.row(core.catalog, 1, "broker-1").compacted
+        last = core.readers.row(core.catalog, 1, "broker-1").runs
         assert await last.look() == 64
         names = open_ids(core, "wide")[:3]
         await delete_what_is_in_runs(core, store)

@@ -10,10 +10,10 @@ from msgspec import structs
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.operations import create_collection, retain, split
 from changefeed.brokers.run_core import open_core
-from changefeed.feeds.brokers.catalog import Gone
+from changefeed.feeds.brokers.catalog import Truncation
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.errors import ClusterRefused, PositionGone
-from changefeed.feeds.brokers.retention import if_as_it_was, with_cuts
+from changefeed.feeds.brokers.retention import if_as_it_was, with_truncations
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
@@ -101,8 +101,8 @@ async def test_what_two_masters_cut_by_one_catalog_is_cut_by_one_of_them() -> No
     async with first_broker(MemoryStore(), parts=2) as core:
         await put(core, "orders", batch(P1, "a", "b"), batch(P2, "c", "d"))
         orders = core.catalog.collection("orders")
-        one = with_cuts(orders, {RangeId(P1): Gone(1, 9)})
-        other = with_cuts(orders, {RangeId(P2): Gone(1, 9)})
+        one = with_truncations(orders, {RangeId(P1): Truncation(1, 9)})
+        other = with_truncations(orders, {RangeId(P2): Truncation(1, 9)})
         for cut in (one, other):
             await core.catalogs.change_collection("orders", partial(if_as_it_was, orders, cut))
         assert core.catalog.collection("orders").gone == one.gone

@@ -10,7 +10,7 @@ import pytest
 
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import Appended, NotAppended
+from changefeed.feeds.brokers.protocol import AppendReceipt, AppendRejection
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -95,7 +95,7 @@ async def test_an_object_is_tried_until_the_store_takes_it_or_has_it() -> None:
         await asyncio.sleep(60)
         assert not waiting.done()
         store.failing.clear()
-        assert isinstance(await waiting, Appended)
+        assert isinstance(await waiting, AppendReceipt)
 
 
 @pytest.mark.parametrize("how", ["refused in passing", "told of a conflict"])
@@ -112,7 +112,7 @@ async def test_a_row_is_lost_only_to_what_lies_in_its_place(how: str) -> None:
             return False  # "there is one already", as S3's 409 was understood: there is none
 
     async with a_row(Passing()) as (row, durable):
-        assert isinstance(await sent(row, "a", 1), Appended)
+        assert isinstance(await sent(row, "a", 1), AppendReceipt)
         assert (row.lost, durable) == (False, [1])
 
 
@@ -126,7 +126,7 @@ async def test_a_duplicate_waits_for_what_is_under_way() -> None:
         await asyncio.sleep(1)
         assert not again.done()
         await first
-        assert await again == Appended(duplicate=True)
+        assert await again == AppendReceipt(duplicate=True)
 
 
 async def test_what_does_not_fit_in_memory_is_answered_as_busy() -> None:
@@ -138,7 +138,7 @@ async def test_what_does_not_fit_in_memory_is_answered_as_busy() -> None:
         await asyncio.sleep(1)
         assert row.buffered <= SETTINGS.buffer_bytes
         answer = await sent(row, "a" * 20, 15)
-        assert isinstance(answer, NotAppended)
+        assert isinstance(answer, AppendRejection)
         assert answer.reason == "busy"
 
 
@@ -151,8 +151,8 @@ async def test_a_seal_comes_behind_all_that_was_taken_and_nothing_behind_it() ->
         sealing = asyncio.create_task(row.seal())
         await asyncio.sleep(0)
         refused = await sent(row, "b", 2)
-        assert isinstance(refused, NotAppended)
-        assert isinstance(await first, Appended)
+        assert isinstance(refused, AppendRejection)
+        assert isinstance(await first, AppendReceipt)
         assert await sealing
         assert (row.sealed_at, durable) == (2, [1, 2])
 
@@ -210,12 +210,12 @@ async def silent_then_again(settings: CoreSettings, wall_us: Callable[[], int]) 
 async def test_a_wall_clock_that_jumps_makes_no_producer_forgotten() -> None:
     times = count(step=10 * 3600 * 1_000_000)
     answer = await silent_then_again(SETTINGS, lambda: next(times))
-    assert isinstance(answer, Appended)
+    assert isinstance(answer, AppendReceipt)
     assert answer.duplicate
 
 
 async def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
     settings = dataclasses.replace(SETTINGS, producer_memory=30.0)
     answer = await silent_then_again(settings, lambda: 0)
-    assert isinstance(answer, Appended)
+    assert isinstance(answer, AppendReceipt)
     assert not answer.duplicate

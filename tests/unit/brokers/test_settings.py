@@ -86,7 +86,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 def test_the_page_of_metrics_has_every_one_of_brokers() -> None:
     page = (ROOT / "docs/metrics.md").read_text()
     source = "".join(
-        (ROOT / "brokers" / x).read_text() for x in ("meters.py", "metered_store.py")
+        (ROOT / "brokers" / x).read_text() for x in ("metrics.py", "metered_store.py")
     )
     named = set(re.findall(r'"(changefeed\.broker\.[a-z_.]+)"', source))
     gauges = set(re.findall(r'^    \("([a-z.]+)", ', source, re.MULTILINE))

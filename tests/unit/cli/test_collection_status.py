@@ -13,7 +13,7 @@ from changefeed.cli.collection_status import LogStatus, inspector_of, log_status
 from changefeed.feeds.brokers.protocol import BrokerInfo, Topology
 from changefeed.feeds.brokers.ranges import EraShape
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.wire import End, ProducerSeen, RangeStorage, Storage
+from changefeed.feeds.brokers.wire import ActiveProducer, PartitionBounds, RangeStorage, Storage
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
@@ -45,8 +45,8 @@ STORAGE = Storage(
         RangeStorage(range=NEW, bytes=300),
     ),
     producers=(
-        ProducerSeen(id="p", seen_us=0),
-        ProducerSeen(id="q", seen_us=0),
+        ActiveProducer(id="p", seen_us=0),
+        ActiveProducer(id="q", seen_us=0),
     ),
     segments=2,
     segment_bytes=1_500,
@@ -76,7 +76,7 @@ SAYS = CoreStatus(
     compaction_failures=0,
     objects_deleted=0,
 )
-ENDS = {OLD: End(start=10, last=50), NEW: End(start=0, last=3)}
+ENDS = {OLD: PartitionBounds(start=10, last=50), NEW: PartitionBounds(start=0, last=3)}
 
 
 def found(storage: Storage | None = STORAGE) -> LogStatus:

@@ -11,16 +11,16 @@ import pytest
 from changefeed import brokers, feeds
 from changefeed.feeds.brokers.catalog import decode_catalog
 from changefeed.feeds.brokers.catalog_store import open_cluster
-from changefeed.feeds.brokers.compacted import CompactedRun, decode_run
 from changefeed.feeds.brokers.errors import ClusterRefused
 from changefeed.feeds.brokers.flush import FlushHeader, decode_header
 from changefeed.feeds.brokers.pack import Place
+from changefeed.feeds.brokers.runs import Run, decode_run
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.wire import WireDamaged, parsed_append
 from changefeed.feeds.eventlog.errors import Damaged
 
 FLUSH = (FlushHeader.magic, 1, "b", "i", 1, 1)
-ENDED = (CompactedRun.magic, 1, "b", 1, 1, 1, False, (), ())
+ENDED = (Run.magic, 1, "b", 1, 1, 1, False, (), ())
 IN_A_ROW = (
     b'c","eras":[{"number":1,"began_us":1,"rows":[{"broker":"\xff","incarnation":"i"}]}],"x":"'
 )

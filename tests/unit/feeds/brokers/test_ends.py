@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from changefeed.feeds.brokers.ends import Ends
+from changefeed.feeds.brokers.ends import NewsReader
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.wire import Moved
+from changefeed.feeds.brokers.wire import PartitionNews
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.eventlog.ids import part_id, position
 from changefeed.feeds.feed import FeedRange, Position, RangeId
@@ -37,7 +37,7 @@ class HoldingBrokers:
 
     async def ends(
         self, urls: Sequence[str], log: str, after: Mapping[RangeId, int], *, wait: float
-    ) -> Mapping[RangeId, Moved]:
+    ) -> Mapping[RangeId, PartitionNews]:
         assert log == IDENTITY
         self.asked.append((urls[0], after, wait))
         self.waiting += 1
@@ -55,9 +55,9 @@ class HoldingBrokers:
             self.waiting -= 1
         return found
 
-    def _found(self, after: Mapping[RangeId, int]) -> Mapping[RangeId, Moved]:
+    def _found(self, after: Mapping[RangeId, int]) -> Mapping[RangeId, PartitionNews]:
         ends = {name: self.lasts.get(name, 0) for name in after}
-        return {x: Moved(last=last) for x, last in ends.items() if last != after[x]}
+        return {x: PartitionNews(last=last) for x, last in ends.items() if last != after[x]}
 
 
 def at(names: Iterable[RangeId], sequence: int = 0) -> dict[FeedRange, Position]:
@@ -72,10 +72,10 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def given(brokers: int) -> tuple[HoldingBrokers, Ends, Routes]:
+async def given(brokers: int) -> tuple[HoldingBrokers, NewsReader, Routes]:
     client = HoldingBrokers(brokers)
     routes = await client.cluster.routes()
-    return client, Ends(cast("Any", client), waits=True), routes
+    return client, NewsReader(cast("Any", client), waits=True), routes
 
 
 async def test_each_broker_is_asked_once_for_all_that_it_writes_and_holds_the_question() -> (

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
     PartitionEnd,
-    Reached,
+    ProducerState,
     StoredRequest,
     decode_header,
     encode_flush,
@@ -102,8 +102,8 @@ def test_a_row_has_the_last_five_requests_of_each_producer() -> None:
         for n in range(1, 9)
     ]
     found = producers_after(headers)
-    assert found["orders", "p"] == Reached("orders", "p", 0, 8, 5, (4, 5, 6, 7, 8))
-    assert found["orders", "q3"] == Reached("orders", "q3", 0, 1, 5, (103,))
+    assert found["orders", "p"] == ProducerState("orders", "p", 0, 8, 5, (4, 5, 6, 7, 8))
+    assert found["orders", "q3"] == ProducerState("orders", "q3", 0, 1, 5, (103,))
     table = replace(header(129, ()), producers=tuple(found.values()))
     assert producers_after([decode_header(encode_flush(table), CLUSTER, table.place)]) == found
 
@@ -111,7 +111,7 @@ def test_a_row_has_the_last_five_requests_of_each_producer() -> None:
 def test_a_generation_remembers_nothing_of_the_one_before() -> None:
     requests = (asked("p", 1, 7), asked("p", 2, 8), asked("p", 1, 9, generation=1))
     found = producers_after([replace(header(65, ()), requests=requests)])
-    assert found["orders", "p"] == Reached("orders", "p", 1, 1, 5, (9,))
+    assert found["orders", "p"] == ProducerState("orders", "p", 1, 1, 5, (9,))
 
 
 FROZEN = (

@@ -10,16 +10,16 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
 
-from changefeed.feeds.brokers.compacted import CompactedRun, Packed, decode_run
 from changefeed.feeds.brokers.flush import TABLE_EVERY, Ends, by_key, table_before
 from changefeed.feeds.brokers.names import compacted_key, compacted_prefix, number_of
 from changefeed.feeds.brokers.pack import Key, Place, header_bytes
+from changefeed.feeds.brokers.runs import Run, RunSection, decode_run
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.eventlog.errors import Damaged
-from changefeed.feeds.eventlog.segment_file import Rows, rows_in
+from changefeed.feeds.eventlog.segment_file import SegmentSlice, slices_in
 from changefeed.runtime.gather import gather_or_cancel
 
-Held = Rows | Packed
+RunPart = SegmentSlice | RunSection
 """What holds records of a partition that follow each other, sequence by sequence."""
 HEAD_BYTES = 64 * 1024
 _RUNS = 256
@@ -28,24 +28,24 @@ _BETWEEN_RUNS = 128
 """Tables from the beginning of a run to that of the next: twice those of a run's default."""
 
 
-class KnownRun:
+class RunIndex:
     """A run, with what is looked up in it. ``head`` are its bytes before columns."""
 
-    def __init__(self, run: CompactedRun, head: int) -> None:
+    def __init__(self, run: Run, head: int) -> None:
         self.run = run
         self.ends: Ends = by_key(run.ends)
-        self._held: dict[Key, list[Held]] = {}
+        self._held: dict[Key, list[RunPart]] = {}
         key = compacted_key(run.era, run.broker, run.first)
         for segment in run.segments:
-            for rows in rows_in(segment):
+            for rows in slices_in(segment):
                 self._hold((segment.collection, rows.slice.range_id), rows)
         for x in run.sections:
-            self._hold(x.key, Packed(key, head + x.offset, x))
+            self._hold(x.key, RunSection(key, head + x.offset, x))
         for held in self._held.values():
             held.sort(key=lambda x: x.first)
             assert all(x.last + 1 == y.first for x, y in pairwise(held)), f"{key} has a gap"
 
-    def _hold(self, key: Key, held: Held) -> None:
+    def _hold(self, key: Key, held: RunPart) -> None:
         self._held.setdefault(key, []).append(held)
 
     def last(self, key: Key) -> int:
@@ -57,11 +57,11 @@ class KnownRun:
         end = self.ends.get(key)
         return None if end is None or end.last == 0 else end.latest_us
 
-    def held(self, key: Key) -> Sequence[Held]:
+    def held(self, key: Key) -> Sequence[RunPart]:
         return self._held.get(key, ())
 
 
-class CompactedRow:
+class RowRuns:
     """The runs of one row. ``end``: its objects up to there are in runs, as is known.
 
     ``final``: all of them are, up to the seal. Every method may raise ``Damaged``.
@@ -75,7 +75,7 @@ class CompactedRow:
         self._store = store
         self._cluster = cluster
         self._starts: list[int] = []
-        self._kept: OrderedDict[int, KnownRun] = OrderedDict()
+        self._kept: OrderedDict[int, RunIndex] = OrderedDict()
         self._listed_for = 0
 
     async def look(self, kept_from: int = 1, *, again: bool = False) -> int:
@@ -125,7 +125,7 @@ class CompactedRow:
 
     async def _ask(self, kept_from: int) -> None:
         """Learn of runs by asking for each that may begin before what is kept."""
-        found: list[KnownRun] = []
+        found: list[RunIndex] = []
         numbers = range(table_before(kept_from), self.end, -TABLE_EVERY)
         since = 0
         while numbers and since < _BETWEEN_RUNS:
@@ -137,7 +137,7 @@ class CompactedRow:
         if found:
             self._take(found[0], [x.run.first for x in reversed(found[1:])])
 
-    def _take(self, run: KnownRun, before: Sequence[int] = ()) -> None:
+    def _take(self, run: RunIndex, before: Sequence[int] = ()) -> None:
         """Take in a run, and those that begin at some numbers before it."""
         if run.run.last > self.end:
             known = self._starts[-1] if self._starts else 0  # others look meanwhile
@@ -146,7 +146,7 @@ class CompactedRow:
             self.end = run.run.last
             self.final = run.run.final
 
-    async def _run(self, number: int) -> KnownRun | None:
+    async def _run(self, number: int) -> RunIndex | None:
         known = self._kept.get(number)
         if known is not None:
             self._kept.move_to_end(number)
@@ -161,24 +161,24 @@ class CompactedRow:
             run = decode_run(data, self._cluster, Place(self.era, self.broker, number))
         except Damaged as error:
             raise Damaged(f"{key} is not what was written: {error}") from error
-        self._kept[number] = KnownRun(run, header_bytes(data))
+        self._kept[number] = RunIndex(run, header_bytes(data))
         if len(self._kept) > _RUNS:
             self._kept.popitem(last=False)
         return self._kept[number]
 
-    async def holding(self, key: Key, after: int) -> Sequence[Held]:
+    async def holding(self, key: Key, after: int) -> Sequence[RunPart]:
         """Return what one run holds of a partition, from what follows on a sequence on."""
         run = await self._first(lambda x: x.last(key) > after)
         found = [] if run is None else [x for x in run.held(key) if x.last > after]
         return found if found and found[0].first <= after + 1 else []
 
-    async def since(self, key: Key, time_us: int, after: int) -> AsyncIterator[Held]:
+    async def since(self, key: Key, time_us: int, after: int) -> AsyncIterator[RunPart]:
         """Yield what holds records of a partition, from the first that may reach a commit time.
 
         Only those that have something after a sequence.
         """
 
-        def reaches(run: KnownRun) -> bool:
+        def reaches(run: RunIndex) -> bool:
             latest_us = run.latest_us(key)
             return latest_us is not None and latest_us >= time_us and run.last(key) > after
 
@@ -191,11 +191,11 @@ class CompactedRow:
                 if x.last > after and x.latest_us >= time_us:
                     yield x
 
-    async def last_of(self, holds: Callable[[KnownRun], bool]) -> KnownRun | None:
+    async def last_of(self, holds: Callable[[RunIndex], bool]) -> RunIndex | None:
         """Return the last run of which something holds that holds of those before it, too."""
-        found: list[KnownRun] = []
+        found: list[RunIndex] = []
 
-        def fails(run: KnownRun) -> bool:
+        def fails(run: RunIndex) -> bool:
             if holds(run):
                 found.append(run)
                 return False
@@ -209,16 +209,16 @@ class CompactedRow:
         """The first numbers of all runs that are known."""
         return tuple(self._starts)
 
-    async def run(self, number: int) -> KnownRun | None:
+    async def run(self, number: int) -> RunIndex | None:
         """Return a run by its first number, if it is there still."""
         return await self._run(number)
 
-    async def final_run(self, kept_from: int) -> KnownRun | None:
+    async def final_run(self, kept_from: int) -> RunIndex | None:
         """Return the run before the seal, if there is one; ``kept_from`` is the row's."""
         await self.look(kept_from)
         return await self._run(self._starts[-1]) if self.final else None
 
-    async def _first(self, holds: Callable[[KnownRun], bool]) -> KnownRun | None:
+    async def _first(self, holds: Callable[[RunIndex], bool]) -> RunIndex | None:
         """Return the first run of which something holds that holds of all after it."""
         starts = self.starts  # others look, and find some deleted, meanwhile
         low, high = 0, len(starts)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from changefeed.brokers.core import CoreStatus
-from changefeed.feeds.brokers.protocol import Answer, Appended, AppendRequest, ReadResult
+from changefeed.feeds.brokers.protocol import Answer, AppendReceipt, AppendRequest, ReadResult
 
 _Value = Callable[[CoreStatus], float]
 
@@ -52,7 +52,7 @@ _COUNTERS: tuple[tuple[str, str, str, _Value], ...] = (
 )
 
 
-class BrokerMeters:
+class BrokerMetrics:
     """The counters that a server adds to."""
 
     def __init__(self, meters: MeterProvider) -> None:
@@ -87,7 +87,7 @@ class BrokerMeters:
         where = {"collection": collection}
         assert seconds >= 0, f"{collection} answered {-seconds} s before it was asked"
         self._duration.record(seconds, where)
-        if not isinstance(answer, Appended):
+        if not isinstance(answer, AppendReceipt):
             self._refusals.add(1, {**where, "reason": answer.reason})
         elif not answer.duplicate:
             self._records.add(sum(x.count for x in request.batches), where)

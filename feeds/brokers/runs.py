@@ -31,14 +31,14 @@ from typing import ClassVar, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.flush import PartitionEnd, Reached
+from changefeed.feeds.brokers.flush import PartitionEnd, ProducerState
 from changefeed.feeds.brokers.pack import Place, Records, Section, decode_pack
 from changefeed.feeds.eventlog.block_format import joined
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Segment
 
 
-class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Objects of a row whose records are in a run, both numbers included.
 
     ``written_us`` is when the last of them was written. ``final``: what follows is the seal.
@@ -59,14 +59,14 @@ class CompactedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     ends: tuple[PartitionEnd, ...]
     segments: tuple[Segment, ...]
     sections: tuple[Section, ...] = ()
-    producers: tuple[Reached, ...] = ()
+    producers: tuple[ProducerState, ...] = ()
 
     @property
     def place(self) -> Place:
         return Place(self.era, self.broker, self.first)
 
 
-class Packed(NamedTuple):
+class RunSection(NamedTuple):
     """A section of a run: ``begin`` is where its columns begin in the object ``key``."""
 
     key: str
@@ -96,9 +96,9 @@ def as_one(records: Sequence[Records]) -> Records:
     return replace(last, first=first.first, columns=columns)
 
 
-def decode_run(data: bytes, cluster: str, place: Place) -> CompactedRun:
+def decode_run(data: bytes, cluster: str, place: Place) -> Run:
     """Read the header of a run, or of its beginning: see ``decode_pack``."""
-    run = decode_pack(data, CompactedRun, cluster, place)
+    run = decode_pack(data, Run, cluster, place)
     if run.last < run.first or not all(x.is_sound() for x in run.segments):
         raise Damaged("what it says cannot be")
     return run

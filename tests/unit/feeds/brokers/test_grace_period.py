@@ -2,7 +2,7 @@
 
 import pytest
 
-from changefeed.feeds.brokers.grace import Grace
+from changefeed.feeds.brokers.grace_period import GracePeriod
 
 
 @pytest.mark.parametrize(
@@ -21,5 +21,5 @@ from changefeed.feeds.brokers.grace import Grace
 def test_a_grace_begins_when_something_is_said_and_again_when_another_is(
     seconds: float, said: list[tuple[str, float]], over: list[bool]
 ) -> None:
-    grace = Grace[str, str](seconds)
+    grace = GracePeriod[str, str](seconds)
     assert [grace.is_over("key", what, now) for what, now in said] == over

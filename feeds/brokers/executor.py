@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Work(Protocol):
+class Executor(Protocol):
     """Calls a function, and waits for it without keeping the loop from others."""
 
     def __call__(self, act: Callable[[], T], /) -> Coroutine[Any, Any, T]: ...

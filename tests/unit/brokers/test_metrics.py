@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from changefeed.brokers.core import BrokerCore
 from changefeed.brokers.metered_store import MeteredStore
-from changefeed.brokers.meters import BrokerMeters, CoreGauges, ReadLag
+from changefeed.brokers.metrics import BrokerMetrics, CoreGauges, ReadLag
 from changefeed.brokers.operations import create_collection, split
 from changefeed.brokers.row_writer import RowWriter, WriterPlace
 from changefeed.brokers.run import problems_of
@@ -34,7 +34,7 @@ class Metered:
         self, core: BrokerCore, meters: MeterProvider, read: InMemoryMetricReader
     ) -> None:
         self.core = core
-        self._meters = BrokerMeters(meters)
+        self._meters = BrokerMetrics(meters)
         self._gauges = CoreGauges(meters)
         self._read = read
 

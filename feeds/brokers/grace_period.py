@@ -7,7 +7,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Grace(Generic[K, V]):
+class GracePeriod(Generic[K, V]):
     """Since when something is said of each key, in this process. ``seconds`` are to pass."""
 
     def __init__(self, seconds: float) -> None:

@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import Final
 
 from changefeed.feeds.brokers.catalog_store import CatalogStore
-from changefeed.feeds.brokers.compactor import Compacted, Compactor
+from changefeed.feeds.brokers.compactor import CompactionTotals, Compactor
 from changefeed.feeds.brokers.core_settings import CoreSettings
+from changefeed.feeds.brokers.executor import in_thread
 from changefeed.feeds.brokers.flush import TABLE_EVERY
 from changefeed.feeds.brokers.retention import Retention
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.local_store import LocalStore
-from changefeed.feeds.brokers.work import in_thread
 from changefeed.feeds.eventlog.directory import WRITER
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.runtime.clock import elapsed_time
@@ -27,7 +27,7 @@ COMPACTED_AT = 4096
 _CACHE_BYTES: Final = 32 * 1024 * 1024
 
 
-class Upkeep:
+class Maintenance:
     """``by_hand``: somebody asks for it, so clocks are believed."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Upkeep:
             store,
             settings=settings,
             wall_us=_wall_us,
-            work=in_thread,
+            executor=in_thread,
         )
         self._retention = Retention(
             catalogs,
@@ -64,7 +64,7 @@ class Upkeep:
         )
 
     @property
-    def done(self) -> Compacted:
+    def done(self) -> CompactionTotals:
         """What was compacted since the start."""
         return self._compactor.done
 

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.compacted import CompactedRun
-from changefeed.feeds.brokers.compacted_row import CompactedRow
 from changefeed.feeds.brokers.flush import TABLE_EVERY, PartitionEnd
 from changefeed.feeds.brokers.names import compacted_key
 from changefeed.feeds.brokers.pack import encode_pack
+from changefeed.feeds.brokers.row_runs import RowRuns
+from changefeed.feeds.brokers.runs import Run
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.brokers.stores.store import Listed
-from changefeed.feeds.eventlog.segment_file import Group, Segment, Slice
+from changefeed.feeds.eventlog.segment_file import RowGroup, Segment, Slice
 from changefeed.feeds.feed import RangeId
 from tests.support.watched_store import Call, LateStore, WatchedStore
 
 P1 = RangeId("e1.p01.v00-ff")
 KEY = ("orders", P1)
-RUN = CompactedRun(
+RUN = Run(
     cluster="c",
     era=1,
     broker="b",
@@ -45,7 +45,7 @@ class SlowStore(MemoryStore):
         return found
 
 
-def row_of(store: MemoryStore, runs: range, objects: int = 4) -> CompactedRow:
+def row_of(store: MemoryStore, runs: range, objects: int = 4) -> RowRuns:
     """Make runs of some objects each, with a record each; none begins at object 1."""
     for n in runs:
         end = PartitionEnd(collection="orders", partition=P1, last=n, stored=n)
@@ -53,7 +53,7 @@ def row_of(store: MemoryStore, runs: range, objects: int = 4) -> CompactedRow:
         segment = Segment(
             collection="orders",
             key="k",
-            groups=(Group(end=10, crc=1, slices=(rows,)),),
+            groups=(RowGroup(end=10, crc=1, slices=(rows,)),),
             size=11,
             is_text=True,
             tail_crc=1,
@@ -61,10 +61,10 @@ def row_of(store: MemoryStore, runs: range, objects: int = 4) -> CompactedRow:
         first, last = objects * n + 1, objects * n + objects
         run = replace(RUN, first=first, last=last, ends=(end,), segments=(segment,))
         store.objects[compacted_key(1, "b", run.first)] = encode_pack(run)
-    return CompactedRow(store, "c", 1, "b")
+    return RowRuns(store, "c", 1, "b")
 
 
-async def first_of(row: CompactedRow, sequence: int) -> int | None:
+async def first_of(row: RowRuns, sequence: int) -> int | None:
     found = await row.holding(KEY, sequence - 1)
     return found[0].first if found else None
 
@@ -73,7 +73,7 @@ async def test_runs_that_are_deleted_while_several_search_hide_none_that_are_kep
     store = SlowStore()
     row = row_of(store, range(1, 30))
     await row.look(again=True)
-    fresh = CompactedRow(store, "c", 1, "b")
+    fresh = RowRuns(store, "c", 1, "b")
     await fresh.look(again=True)
     for n in range(1, 20):
         del store.objects[compacted_key(1, "b", 4 * n + 1)]

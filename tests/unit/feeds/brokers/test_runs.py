@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.compacted import (
-    CompactedRun,
-    decode_run,
-)
 from changefeed.feeds.brokers.flush import PartitionEnd
 from changefeed.feeds.brokers.names import run_of, segment_key, segments_prefix
 from changefeed.feeds.brokers.pack import encode_pack
+from changefeed.feeds.brokers.runs import (
+    Run,
+    decode_run,
+)
 from changefeed.feeds.eventlog.errors import Damaged
-from changefeed.feeds.eventlog.segment_file import Group, Segment, Slice
+from changefeed.feeds.eventlog.segment_file import RowGroup, Segment, Slice
 from changefeed.feeds.feed import RangeId
 
 P1 = RangeId("e1.p01.v00-ff")
@@ -32,7 +32,7 @@ def slice_of(first: int, count: int) -> Slice:
     return Slice(range_id=P1, first=first, count=count, latest_us=5)
 
 
-RUN = CompactedRun(
+RUN = Run(
     cluster="c" * 32,
     era=3,
     broker="broker-1",
@@ -46,8 +46,8 @@ RUN = CompactedRun(
             collection="orders",
             key="segments/orders/1",
             groups=(
-                Group(end=300, crc=1, slices=(slice_of(11, 5),)),
-                Group(end=700, crc=2, slices=(slice_of(16, 5),)),
+                RowGroup(end=300, crc=1, slices=(slice_of(11, 5),)),
+                RowGroup(end=700, crc=2, slices=(slice_of(16, 5),)),
             ),
             size=1_000,
             is_text=True,
@@ -83,6 +83,6 @@ def test_one_that_is_cut_off_is_noticed(size: int) -> None:
         replace(RUN, segments=(replace(RUN.segments[0], size=700),)),
     ],
 )
-def test_what_belongs_elsewhere_or_cannot_be_is_refused(other: CompactedRun) -> None:
+def test_what_belongs_elsewhere_or_cannot_be_is_refused(other: Run) -> None:
     with pytest.raises(Damaged):
         decode_run(encode_pack(other), RUN.cluster, RUN.place)

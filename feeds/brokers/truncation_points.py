@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from changefeed.feeds.brokers.compacted_row import KnownRun
 from changefeed.feeds.brokers.flush import FlushHeader, PartitionEnd
 from changefeed.feeds.brokers.names import compacted_key
 from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.row_runs import RunIndex
 
 
-class RowBorder(NamedTuple):
+class TruncationPoint(NamedTuple):
     """A place in a row: what lies before object ``number``.
 
     ``written_us`` is of no object before it earlier than it was. ``key`` is of an object that
@@ -22,25 +22,27 @@ class RowBorder(NamedTuple):
     ends: Sequence[PartitionEnd]
 
 
-async def last_border(row: RowReader, holds: Callable[[RowBorder], bool]) -> RowBorder | None:
-    """Return the last border of which something holds that holds of those before it.
+async def last_point(
+    row: RowReader, holds: Callable[[TruncationPoint], bool]
+) -> TruncationPoint | None:
+    """Return the last point of which something holds that holds of those before it.
 
-    Borders are the objects with tables, and the ends of runs where objects are deleted.
+    Points are the objects with tables, and the ends of runs where objects are deleted.
     """
     table = await row.last_table(lambda x: holds(_at_table(row, x)))
     if table is not None:
         return _at_table(row, table)
-    await row.compacted.look_behind(row.kept_from)
-    run = await row.compacted.last_of(lambda x: holds(_at_end(row, x)))
+    await row.runs.look_behind(row.kept_from)
+    run = await row.runs.last_of(lambda x: holds(_at_end(row, x)))
     return None if run is None else _at_end(row, run)
 
 
-def _at_table(row: RowReader, table: FlushHeader) -> RowBorder:
+def _at_table(row: RowReader, table: FlushHeader) -> TruncationPoint:
     key = row.key(table.number)
-    return RowBorder(key, table.number, table.written_us, table.table or ())
+    return TruncationPoint(key, table.number, table.written_us, table.table or ())
 
 
-def _at_end(row: RowReader, found: KnownRun) -> RowBorder:
+def _at_end(row: RowReader, found: RunIndex) -> TruncationPoint:
     run = found.run
     key = compacted_key(row.era, row.broker, run.first)
-    return RowBorder(key, run.last + 1, run.written_us, run.ends)
+    return TruncationPoint(key, run.last + 1, run.written_us, run.ends)
