@@ -19,7 +19,7 @@ from changefeed.brokers.era_writer import EraWriter
 from changefeed.brokers.homes import HomeWarmer
 from changefeed.brokers.members import Heartbeat, Members, Ping
 from changefeed.brokers.presence import Presence
-from changefeed.brokers.reads import Reads
+from changefeed.brokers.producers import key_of, verdict_on
 from changefeed.brokers.storage import storage_of
 from changefeed.feeds.brokers.catalog import Catalog, Cluster
 from changefeed.feeds.brokers.catalog_store import CatalogStore
@@ -136,11 +136,10 @@ class BrokerCore:
             clock=clock,
             wall_us=wall_us,
         )
+        self.ranges = RangesCache(lambda: self.catalogs.newest)
         segments = SegmentReader(store, self.readers.cache, executor)
-        partitions = PartitionReader(segments)
-        self.homes = HomeWarmer(
-            heartbeat.name, self.catalogs, self.readers, partitions, settings
-        )
+        self._partitions = PartitionReader(self.ranges, self.readers, segments, self._is_ours)
+        self.homes = HomeWarmer(heartbeat.name, self.catalogs, self._partitions, settings)
         self.retention = Retention(
             self.catalogs,
             self.readers,
@@ -159,14 +158,6 @@ class BrokerCore:
             settings=settings,
             wall_us=wall_us,
             executor=executor,
-        )
-        self.ranges = RangesCache(lambda: self.catalogs.newest)
-        self._reads = Reads(
-            self.ranges,
-            self.readers,
-            partitions,
-            self.writer,
-            settings,
         )
 
     @property
@@ -204,10 +195,15 @@ class BrokerCore:
         if era is not None and partition.era < era.number:
             return await self._of_closed(collection, partition, request)
         writer = self.writer.writer(partition.era)
-        if writer is not None and partition.broker == self.name:
+        if writer is not None and self._is_ours(partition):
             return await writer.append(collection, request)
         is_open = era is not None and era.state == "open"
         return self._not("elsewhere" if is_open and partition.broker != self.name else "moving")
+
+    def _is_ours(self, partition: Partition) -> bool:
+        """Whether this broker writes the row of a partition now."""
+        is_written = self.writer.writer(partition.era) is not None
+        return is_written and partition.broker == self.name
 
     def _not(self, reason: Reason) -> AppendRejection:
         delay, catalog = self.settings.catalog_interval, self.catalog.number
@@ -217,13 +213,15 @@ class BrokerCore:
         self, collection: str, partition: Partition, request: AppendRequest
     ) -> Answer:
         try:
-            verdict = await self._reads.verdict(collection, partition, request)
-        except (RangeDamaged, StoreError) as error:
+            row = await self._partitions.row(partition)
+            before = (await row.producers()).get(key_of(collection, request))
+        except (Damaged, StoreError) as error:
             # It may be restored, or answer by then; requests beside this one go on.
             _log.warning(
                 "broker.failed", extra={"operation": "look up a producer", "error": str(error)}
             )
             return self._not("moving")
+        verdict = verdict_on(request, before)
         if verdict == "stored":
             return AppendReceipt(duplicate=True)
         return self._not("taken" if verdict == "taken" else "moved")
@@ -248,19 +246,30 @@ class BrokerCore:
         await self.look_for(collection, partition)
         before = self.catalog.number
         try:
-            found = await self._reads.read(collection, partition, after, max_bytes, wait)
+            found = await self._read(collection, partition, after, max_bytes, wait)
         except RangeDamaged:
             if (await self.catalogs.refresh()).number == before:
                 raise
-            found = await self._reads.read(collection, partition, after, max_bytes, wait)
+            found = await self._read(collection, partition, after, max_bytes, wait)
         if not (found.blocks or found.ended):
             self.check_sight()  # it may have ended, unseen from here
         return found
 
+    async def _read(
+        self, collection: str, partition: RangeId, after: int, max_bytes: int, wait: float
+    ) -> ReadResult:
+        until = asyncio.get_running_loop().time() + wait
+        while True:
+            found = await self._partitions.read(collection, partition, after, max_bytes)
+            now = asyncio.get_running_loop().time()
+            if found.blocks or found.ended or now >= until:
+                return found
+            await self.writer.changed.wait(min(until, now + self.settings.catalog_interval))
+
     async def end(self, collection: str, partition: RangeId) -> PartitionBounds:
         """Return the last sequence that a partition has now, and the last that is gone."""
         await self.look_for(collection, partition)
-        found = await self._reads.extent(
+        found = await self._partitions.extent(
             collection, self.ranges.of(collection).partition(partition)
         )
         return PartitionBounds(start=found.start, last=found.last)
@@ -271,7 +280,7 @@ class BrokerCore:
         found = ranges.partition(partition)
         if found.era < ranges.newest:
             try:
-                return (await self._reads.extent(collection, found)).last
+                return (await self._partitions.extent(collection, found)).last
             except (RangeDamaged, StoreError):
                 return None  # reading the partition raises it
         writer = self.writer.writer(found.era)
@@ -295,7 +304,7 @@ class BrokerCore:
         ``None`` if there is no such record yet.
         """
         await self.look_for(collection, partition)
-        return await self._reads.before(collection, partition, time_us)
+        return await self._partitions.sequence_before(collection, partition, time_us)
 
     def check_sight(self) -> None:
         """Raise ``StoreUnavailable`` if others may be in this broker's place by now.

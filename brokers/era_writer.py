@@ -58,6 +58,7 @@ class EraWriter:
         era, before = catalog.era, self.followed
         if catalog is before:
             return
+        assert before is None or before.number <= catalog.number, "catalogs go back"
         self.followed = catalog
         if era is None:
             return

@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from changefeed.feeds.brokers.catalog import Catalog, Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.extents import extent_of
+from changefeed.feeds.brokers.errors import PositionGone
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.ranges import Partition, Ranges, ranges_of
-from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.errors import Damaged
 
 _log = logging.getLogger(__name__)
 
@@ -51,13 +49,11 @@ class HomeWarmer:
         self,
         name: str,
         catalogs: CatalogStore,
-        readers: RowReaders,
         partitions: PartitionReader,
         settings: CoreSettings,
     ) -> None:
         self._name = name
         self._catalogs = catalogs
-        self._readers = readers
         self._partitions = partitions
         self._settings = settings
         self._warmed = 0
@@ -72,29 +68,26 @@ class HomeWarmer:
         catalog = self._catalogs.newest
         room = self._settings.cache_bytes
         since = self._warmed or era.number - 1
+        assert since < era.number, f"homes of era {era.number} were warmed in era {since}"
         for collection, partition in partitions_to_warm(catalog, self._name, since):
             now = self._catalogs.newest.era
             if now is None or (now.number, now.state) != (era.number, era.state):
                 return
-            room -= await self._warm(catalog, collection, partition)
+            room -= await self._warm(collection.name, partition)
             if room <= 0:
                 break
         self._warmed = era.number
 
-    async def _warm(
-        self, catalog: Catalog, collection: Collection, partition: Partition
-    ) -> int:
+    async def _warm(self, name: str, partition: Partition) -> int:
         """Read a partition from its beginning; return the bytes that it took."""
-        row = self._readers.row(catalog, partition.era, partition.broker)
-        most = self._settings.warm_bytes
         try:
-            there = extent_of(collection, partition, await row.ends())
+            there = await self._partitions.extent(name, partition)
             if there.last == there.start:
                 return 0
-            found = await self._partitions.read(
-                row, collection.name, partition, there.start, most
+            found = await self._partitions.blocks(
+                name, partition.id, there.start, self._settings.warm_bytes
             )
-        except (RangeDamaged, Damaged) as error:  # any broker says so; others are read
+        except (RangeDamaged, PositionGone) as error:  # any broker says so; others are read
             _log.warning(
                 "broker.failed", extra={"operation": "warm a home", "error": str(error)}
             )

@@ -14,6 +14,7 @@ class PutRate:
     """
 
     def __init__(self, puts: float) -> None:
+        assert puts > 0, f"a rate of {puts} objects writes nothing"
         self._puts = puts
         self._paid_until = -inf
 

@@ -68,12 +68,10 @@ def position_beyond(range_id: RangeId, after: int, end: int) -> RangeRefused:
     )
 
 
-def records_damaged(key: tuple[str, RangeId], after: int, error: Exception) -> RangeDamaged:
-    """Return what readers of a range are given for damage behind a sequence."""
-    collection, partition = key
+def unreadable(range_id: RangeId, what: str, error: Exception) -> RangeDamaged:
+    """Return what readers of a range are given for damage: of what, and why."""
     return RangeDamaged(
-        partition,
-        f"records of range {partition!r} of collection {collection!r} after {after:,} cannot "
-        f"be read: {error}. Restore the object from a copy of the store; the other ranges "
-        f"go on",
+        range_id,
+        f"{what} of range {range_id!r} cannot be read: {error}. Restore the object from a copy "
+        f"of the store; the other ranges go on",
     )

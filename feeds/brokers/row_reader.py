@@ -18,7 +18,6 @@ from itertools import pairwise
 from typing import Final
 
 from changefeed.feeds.brokers.catalog import Row
-from changefeed.feeds.brokers.errors import records_damaged
 from changefeed.feeds.brokers.flush import (
     MAX_IN_FLIGHT,
     TABLE_EVERY,
@@ -45,7 +44,8 @@ _LEAST_LEAP: Final = 16
 _WINDOWS: Final = 16
 """A read that has found something goes over so many windows."""
 _PLACES: Final = 8192
-_ALL: Final = 2**63
+ALL: Final = 2**63
+"""No partition has so many records."""
 
 
 class RowReader(RowObjects):
@@ -243,21 +243,18 @@ class RowReader(RowObjects):
 
     # records
 
-    async def read(self, key: Key, after: int, max_bytes: int) -> list[Block]:
-        """Return records of a partition after a sequence, about so many bytes of them.
+    async def read(self, key: Key, after: int, max_bytes: int, end: int = ALL) -> list[Block]:
+        """Return records of a partition after a sequence, and up to ``end``.
 
-        Raise ``RangeDamaged`` where what should be there is not.
+        About so many bytes of them. Raise ``Damaged`` where what should be there is not.
         """
+        found = await self._find(key, after, end, max_bytes)
         try:
-            found = await self.find(key, after, _ALL, max_bytes)
-            try:
-                return await self.blocks_at(found)
-            except Damaged:  # what lies before it comes first
-                return await self.blocks_at(found[:1])
-        except Damaged as error:
-            raise records_damaged(key, after, error) from error
+            return await self._blocks_at(found)
+        except Damaged:  # what lies before it comes first
+            return await self._blocks_at(found[:1])
 
-    async def find(self, key: Key, after: int, end: int, max_bytes: int) -> list[RecordSpan]:
+    async def _find(self, key: Key, after: int, end: int, max_bytes: int) -> list[RecordSpan]:
         """Return where records with ``after < sequence <= end`` lie.
 
         About so many bytes of them, and from few objects. Raise ``Damaged`` where the
@@ -323,7 +320,7 @@ class RowReader(RowObjects):
         while len(self._places) > _PLACES:
             self._places.popitem(last=False)
 
-    async def blocks_at(self, found: Sequence[RecordSpan]) -> list[Block]:
+    async def _blocks_at(self, found: Sequence[RecordSpan]) -> list[Block]:
         """Read the records of sections that follow each other, as one block.
 
         Raise ``Damaged``.
@@ -378,7 +375,7 @@ class RowReader(RowObjects):
             await self._require(window, number)
             for span in window.spans_after(key, after):
                 if span.latest_us >= time_us:
-                    for block in await self.blocks_at([span]):
+                    for block in await self._blocks_at([span]):
                         before = block.sequence_before(time_us, after)
                         if before is not None:
                             return before

@@ -14,19 +14,17 @@ from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
-from changefeed.feeds.brokers.errors import PositionGone, position_beyond
+from changefeed.feeds.brokers.errors import unreadable
 from changefeed.feeds.brokers.executor import in_thread
-from changefeed.feeds.brokers.extents import Extent, extent_of
 from changefeed.feeds.brokers.names import run_of, segments_of
 from changefeed.feeds.brokers.pack import Key
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import Block, ReadResult
-from changefeed.feeds.brokers.ranges import Partition, Ranges, RangesCache
+from changefeed.feeds.brokers.ranges import Ranges, RangesCache
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.row_reader import ALL, RowReader
 from changefeed.feeds.brokers.row_readers import AHEAD, RowReaders
 from changefeed.feeds.brokers.row_runs import RunPart
-from changefeed.feeds.brokers.runs import RunSection
 from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
@@ -71,8 +69,9 @@ class StoredCollection:
         self._catalogs = catalogs
         ahead = AHEAD if self.directory is None else _AHEAD_IN_FILES
         self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=ahead)
-        self._partitions = PartitionReader(SegmentReader(store, self._readers.cache, in_thread))
         self._ranges = RangesCache(lambda: catalogs.newest)
+        segments = SegmentReader(store, self._readers.cache, in_thread)
+        self._partitions = PartitionReader(self._ranges, self._readers, segments)
 
     @classmethod
     async def open(cls, store: ObjectStore, name: str) -> "StoredCollection":
@@ -105,37 +104,27 @@ class StoredCollection:
 
     async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, PartitionBounds]:
         """Return where partitions begin and end, as far as can be read now."""
-        rows: dict[tuple[int, str], list[Partition]] = {}
+        await self._look()
+        found, lasts = {}, dict[str, Mapping[Key, int]]()
         for partition in map(self.ranges.partition, names):
-            rows.setdefault((partition.era, partition.broker), []).append(partition)
-        found: dict[RangeId, PartitionBounds] = {}
-        for (era, broker), partitions in rows.items():
-            if era < self.ranges.newest:
-                there = {x.id: await self._extent(x) for x in partitions}
-                found |= {
-                    x: PartitionBounds(start=y.start, last=y.last) for x, y in there.items()
-                }
-                continue
-            with _damage_of(partitions[0].id):
-                lasts = await (await self._row(era, broker)).lasts()
-            for x in partitions:
-                start = self.collection.truncation_of(x.id, era, 0, 0).start
-                found[x.id] = PartitionBounds(start=start, last=lasts.get((self.name, x.id), 0))
-        assert found.keys() == {*names}, f"{names} are asked for, and {found} answered"
+            with _answers_of_feeds():
+                if partition.era < self.ranges.newest:
+                    start, last, *_ = await self._partitions.extent(self.name, partition)
+                else:
+                    start = await self._partitions.start(self.name, partition)
+                    if partition.broker not in lasts:
+                        lasts[partition.broker] = await self._partitions.lasts(partition)
+                    last = lasts[partition.broker].get((self.name, partition.id), 0)
+            found[partition.id] = PartitionBounds(start=start, last=last)
         return found
-
-    async def _extent(self, partition: Partition) -> Extent:
-        """Return what there is of a partition that is closed."""
-        with _damage_of(partition.id):
-            row = await self._row(partition.era, partition.broker, fresh=False)
-            return extent_of(self.collection, partition, await row.ends())
 
     async def has_ended(self, name: RangeId) -> bool:
         """Whether a partition gets no more records, as far as can be read now."""
         partition = self.ranges.partition(name)
         if partition.era < self.ranges.newest:
             return True
-        row = await self._row(partition.era, partition.broker, fresh=False)
+        with _answers_of_feeds():
+            row = await self._partitions.row(partition, fresh=False)
         return row.sealed_at is not None
 
     async def read(self, name: RangeId, after: int, max_bytes: int) -> ReadResult:
@@ -145,21 +134,13 @@ class StoredCollection:
         """
         blocks = await self._known(name, after, max_bytes)
         if not blocks:
-            blocks = await self._following(name, after, max_bytes)
+            await self._look()
+            blocks = await self._blocks(name, after, max_bytes)
         if not blocks and await self.has_ended(name):
             await self._refresh()  # it may say by now where the partition has ended
-            blocks = await self._following(name, after, max_bytes)
-        partition, ranges = self.ranges.partition(name), self.ranges
-        last = blocks[-1].last if blocks else after
-        if partition.era == ranges.newest:
-            return ReadResult(blocks=blocks, last=last)
-        end = (await self._extent(partition)).last
-        if last < end:
-            return ReadResult(blocks=blocks, last=end)
-        if last > end:
-            raise position_beyond(name, last, end)
-        children = ranges.child_ranges(partition)
-        return ReadResult(blocks=blocks, last=end, ended=True, children=children)
+            blocks = await self._blocks(name, after, max_bytes)
+        with _answers_of_feeds():
+            return await self._partitions.result(self.name, name, after, blocks)
 
     async def _known(self, name: RangeId, after: int, max_bytes: int) -> Sequence[Block]:
         """Read what is known to be there, also where it lies in segments and behind them.
@@ -170,7 +151,7 @@ class StoredCollection:
         size = 0
         with suppress(RangeDamaged):
             while size < max_bytes:
-                more = await self._following(name, after, max_bytes - size, fresh=False)
+                more = await self._blocks(name, after, max_bytes - size, fresh=False)
                 if not more or (blocks and more[0].first <= after):
                     break  # what begins before is read apart: borders of slices differ
                 blocks += more
@@ -178,21 +159,20 @@ class StoredCollection:
                 after = more[-1].last
         return blocks
 
-    async def _following(
-        self, name: RangeId, after: int, max_bytes: int, *, fresh: bool = True
-    ) -> Sequence[Block]:
-        partition = await self.kept(name, after)
-        with _damage_of(name):
-            row = await self._row(partition.era, partition.broker, fresh=fresh)
-            return await self._partitions.read(row, self.name, partition, after, max_bytes)
+    async def _blocks(
+        self, name: RangeId, after: int, max_bytes: int, *, end: int = ALL, fresh: bool = True
+    ) -> list[Block]:
+        with _answers_of_feeds():
+            return await self._partitions.blocks(
+                self.name, name, after, max_bytes, end=end, fresh=fresh
+            )
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
         """Return the last sequence before the first record committed at or after a time."""
-        partition, end = self.ranges.partition(name), (await self.ends([name]))[name]
-        with _damage_of(name):
-            row = await self._row(partition.era, partition.broker)
-            found = await self._partitions.before(row, self.name, partition, time_us, end.start)
-        return end.last if found is None else max(end.start, found)
+        end = (await self.ends([name]))[name]
+        with _answers_of_feeds():
+            found = await self._partitions.sequence_before(self.name, name, time_us)
+        return end.last if found is None else found
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
@@ -208,51 +188,43 @@ class StoredCollection:
         missing, all is looked at again.
         """
         assert after < end, f"range {name!r}: nothing lies between {after} and {end}"
-        found: Sequence[Block] | SegmentRows = ()
         with suppress(RangeDamaged):
-            found = await self._part(name, after, end, max_bytes)
-        if not found:
-            await self.look_again(name)
-            found = await self._part(name, after, end, max_bytes)
+            found = await self._part(name, after, end, max_bytes, fresh=False)
+            if found:
+                return found
+        await self._refresh()
+        found = await self._part(name, after, end, max_bytes, fresh=True)
         if not found:
             raise damaged(name, after, end)
         return found
 
-    async def look_again(self, name: RangeId) -> None:
-        """Something was missing: read the newest catalog, and look for runs."""
-        await self._refresh()
-        partition = self.ranges.partition(name)
-        with _damage_of(name):
-            row = await self._row(partition.era, partition.broker, fresh=False)
-            await row.runs.look(row.kept_from, again=True)
-
     async def _part(
-        self, name: RangeId, after: int, end: int, most: int
+        self, name: RangeId, after: int, end: int, most: int, *, fresh: bool
     ) -> Sequence[Block] | SegmentRows:
-        partition = await self.kept(name, after)
+        row = await self._row(name, after)
         with _damage_of(name):
-            row = await self._row(partition.era, partition.broker, fresh=False)
             await row.runs.look_behind(row.kept_from)
-            held = await row.runs.holding(self._key(name), after)
-            if held and isinstance(held[0], RunSection):
-                return await self._partitions.held(held[0], after, most)
-            if held:
-                return next(_by_segment(held))
-        return await self._blocks(partition, after, end, most)
+            held = await row.runs.holding((self.name, name), after)
+        if held and isinstance(held[0], SegmentSlice):
+            return next(_by_segment(held))
+        return await self._blocks(name, after, most, end=end, fresh=fresh)
+
+    async def look_again(self, name: RangeId) -> None:
+        """A segment was gone: read the newest catalog, and look for runs."""
+        await self._refresh()
+        with _damage_of(name):
+            row = await self._partitions.row(self.ranges.partition(name), fresh=False)
+            await row.runs.look(row.kept_from, again=True)
 
     async def in_segments(self, name: RangeId, after: int, end: int) -> Sequence[SegmentRows]:
         """Return where segments hold records of ``after < sequence <= end``, in order."""
         assert after <= end, f"range {name!r}: {end} lies before {after}"
-        partition = await self.kept(name, after)
+        row = await self._row(name, after)
         with _damage_of(name):
-            row = await self._row(partition.era, partition.broker, fresh=False)
             await row.runs.look(row.kept_from)
-            runs = row.runs.since(self._key(name), -sys.maxsize, after)
+            runs = row.runs.since((self.name, name), -sys.maxsize, after)
             held = [x async for x in runs if x.first <= end]
         return [*_by_segment(held)]
-
-    def _key(self, name: RangeId) -> Key:
-        return (self.name, name)
 
     async def segment_ends(self) -> Mapping[RangeId, int]:
         """Return up to where partitions are in runs, of the rows that have segments."""
@@ -274,37 +246,16 @@ class StoredCollection:
         with _answers_of_feeds():
             return await self._store.get(key, begin, end)
 
-    async def kept(self, name: RangeId, after: int) -> Partition:
-        """Return a partition; raise ``PositionGone`` if what follows is not all there."""
-        partition = self.ranges.partition(name)
-        if partition.era < self.collection.kept_era:
-            start = (await self._extent(partition)).start
-        else:
-            start = self.collection.truncation_of(name, partition.era, 0, 0).start
-        if after < start:
-            raise PositionGone(name, after, start)
-        return partition
+    async def _row(self, name: RangeId, after: int) -> RowReader:
+        """Return a partition's row as it is known; raise ``PositionGone``."""
+        with _answers_of_feeds():
+            partition = await self._partitions.kept(self.name, name, after)
+            return await self._partitions.row(partition, fresh=False)
 
-    async def _blocks(
-        self, partition: Partition, after: int, end: int, most: int
-    ) -> Sequence[Block]:
-        name = partition.id
-        with _damage_of(name):
-            row = await self._row(partition.era, partition.broker, fresh=False)
-            found = await row.find((self.name, name), after, end, most)
-            if not found:
-                row = await self._row(partition.era, partition.broker)
-                found = await row.find((self.name, name), after, end, most)
-            return await row.blocks_at(found)
-
-    async def _row(self, era: int, broker: str, *, fresh: bool = True) -> RowReader:
-        if fresh and self.directory is not None:
-            await self._refresh()  # what was compacted and deleted is no end; and it is cheap
-        row = self._readers.row(self._catalogs.newest, era, broker)
-        if fresh or row.known == 0:
-            with suppress(Damaged):  # who reads up to there is told
-                await row.tail()
-        return row
+    async def _look(self) -> None:
+        """Before what is newest is read: what was compacted and deleted is no end."""
+        if self.directory is not None:  # where it is cheap
+            await self._refresh()
 
 
 @contextmanager
@@ -313,11 +264,7 @@ def _damage_of(name: RangeId) -> Iterator[None]:
         with _answers_of_feeds():
             yield
     except Damaged as error:
-        raise RangeDamaged(
-            name,
-            f"records of range {name!r} cannot be read: {error}. Restore the object from a "
-            f"copy of the store; the other ranges go on",
-        ) from error
+        raise unreadable(name, "runs", error) from error
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from changefeed.feeds.brokers.names import flush_key, segments_of
 from changefeed.feeds.brokers.pack import Place
 from changefeed.feeds.brokers.partition_reader import PartitionReader
 from changefeed.feeds.brokers.protocol import AppendReceipt
-from changefeed.feeds.brokers.ranges import ranges_of
+from changefeed.feeds.brokers.ranges import RangesCache
 from changefeed.feeds.brokers.retention import with_truncations
 from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.segment_reader import SegmentReader
@@ -263,13 +263,12 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
         old = core.catalog
         rows = RowReaders(store, core.cluster.identity, 1)
         await fill(core, 65)
-        row = rows.row(old, 1, "broker-1")
-        await row.tail()  # it has the places of all in memory
+        await rows.row(old, 1, "broker-1").tail()  # it has the places of all in memory
         await asyncio.sleep(20)
         assert flushes(store) == [65]
-        reader = PartitionReader(SegmentReader(store, rows.cache, in_place))
-        (partition,) = ranges_of(old, "orders").open
-        blocks = await reader.read(row, "orders", partition, 10, 10**6)
+        segments = SegmentReader(store, rows.cache, in_place)
+        reader = PartitionReader(RangesCache(lambda: old), rows, segments)
+        blocks = await reader.blocks("orders", RangeId(P1), 10, 10**6, fresh=False)
         assert [x.first for x in blocks] == [1]
         assert blocks[0].count == 64
 

@@ -14,8 +14,8 @@ from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.pack import Place, Records
 from changefeed.feeds.brokers.row_reader import RowReader
 from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.eventlog.block_format import lay_out
+from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.gather import gather_or_cancel
@@ -79,7 +79,7 @@ async def test_an_object_that_is_restored_is_read_again(place: int) -> None:
     flipped[place] ^= 1
     store.objects[key] = bytes(flipped)
     assert [x.first for x in await reader.read(KEY, 0, 10**6)] == [1]
-    with pytest.raises(RangeDamaged, match="Restore the object"):
+    with pytest.raises(Damaged, match=r"records 2 to 2|not what was written"):
         await reader.read(KEY, 1, 10**6)
     store.objects[key] = whole
     assert [x.last for x in await reader.read(KEY, 1, 10**6)] == [3]
@@ -144,13 +144,35 @@ async def test_records_before_and_behind_a_damaged_object_are_read() -> None:
     store.objects[key] = b"no object of a row"
     (block,) = await reader.read(KEY, 0, 10**6)
     assert (block.first, block.last) == (1, 4)
-    with pytest.raises(RangeDamaged, match="Restore the object"):
+    with pytest.raises(Damaged, match="records 5 to 5 are missing"):
         await reader.read(KEY, 4, 10**6)
     (block,) = await reader.read(KEY, 5, 10**6)
     assert (block.first, block.last) == (6, 30)
     assert await reader.read(KEY, 30, 10**6) == []
-    with pytest.raises(RangeDamaged):
+    with pytest.raises(Damaged):
         await reader.read(("orders", P2), 0, 10**6)
+
+
+async def test_a_row_ends_at_a_seal_that_lies_behind_a_damaged_object() -> None:
+    """Both are in one window. Whether the object was acknowledged, its writer has to say."""
+    store = await stored_row(range(1, 31))
+    key = flush_key(1, "b", 5)
+    whole, store.objects[key] = store.objects[key], b"no object of a row"
+    for stranger in (reader_of(store), reader_of(store)):  # the second one finds a new window
+        with pytest.raises(Damaged, match="is not what was written"):
+            await stranger.tail()
+        assert (stranger.known, stranger.sealed_at) == (4, None)
+        with pytest.raises(Damaged):
+            await stranger.read(KEY, 4, 10**6)
+    told = reader_of(store)
+    assert await told.tail(hint=5) == 31
+    assert told.sealed_at == 31
+    with pytest.raises(Damaged):  # the seal is a master's, without a table
+        await told.ends()
+    assert [x.last for x in await told.read(KEY, 5, 10**6)] == [30]
+    store.objects[key] = whole
+    assert (await stranger.tail(), stranger.sealed_at) == (31, 31)
+    assert [x.last for x in await stranger.read(KEY, 0, 10**6)] == [30]
 
 
 async def test_what_is_restored_and_goes_on_while_it_is_read_is_read_once() -> None:
