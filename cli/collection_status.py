@@ -207,10 +207,9 @@ class CollectionInspector:
         known = self._stored.get(partition.id)
         if known is not None and not routes.is_open(partition):
             return PartitionBounds(start=known.start, last=known.last)
-        urls = routes.to_read(partition)
         async with turns:
             with suppress(FeedUnavailable):
-                return await self._client.end(urls, routes.identity, partition.id)
+                return await self._client.end(partition.id, routes)
         return PartitionBounds(start=0, last=0)
 
     async def _says(self, url: str) -> CoreStatus | None:

@@ -58,7 +58,7 @@ class BrokerClient:
             yield cls(connection, address)
 
     @property
-    def collection(self) -> str:
+    def name(self) -> str:
         return self._address.collection
 
     @property
@@ -107,61 +107,47 @@ class BrokerClient:
         return found
 
     async def read(
-        self,
-        urls: Iterable[str],
-        log: str,
-        partition: RangeId,
-        *,
-        after: int,
-        most: int,
-        wait: float,
+        self, name: RangeId, routes: Routes, *, after: int, most: int, wait: float
     ) -> ReadResult:
-        """Return records after a sequence: about ``most`` bytes, or what there is.
-
-        With nothing there, wait for so many seconds.
-        """
-        assert most > 0, f"{most} bytes of {partition!r} are nothing to read"
-        path = self._path("partitions", partition, "records")
-        asked = {"log": log, "after": str(after), "bytes": str(most), "wait": f"{wait:g}"}
-        body = await self._ask("GET", urls, path, asked, wait=wait, of=partition)
+        """See ``Source.read``."""
+        assert most > 0, f"{most} bytes of {name!r} are nothing to read"
+        asked = {"after": str(after), "bytes": str(most), "wait": f"{wait:g}"}
+        body = await self._ask_about(name, routes, "records", asked, wait=wait)
         try:
             return parsed_read(body)
         except WireDamaged as error:
             raise FeedUnavailable(f"a broker's answer was damaged: {error}") from error
 
-    async def end(self, urls: Iterable[str], log: str, partition: RangeId) -> PartitionBounds:
-        path = self._path("partitions", partition, "end")
-        return decoded(
-            await self._ask("GET", urls, path, {"log": log}, of=partition), PartitionBounds
-        )
+    async def end(
+        self, name: RangeId, routes: Routes, *, of_writer: bool = False
+    ) -> PartitionBounds:
+        """See ``Source.end``."""
+        partition = routes.partition(name)
+        urls = routes.to_read(partition)
+        if of_writer:
+            urls = [x for x in [routes.url_of(partition.broker)] if x]
+            if not urls:
+                raise FeedUnavailable(f"the broker that writes range {name!r} is not there")
+        return decoded(await self._ask_about(name, routes, "end", {}, urls), PartitionBounds)
 
-    async def ends(
-        self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
+    async def news(
+        self, after: Mapping[RangeId, int], routes: Routes, *, wait: float
     ) -> Mapping[RangeId, PartitionNews]:
-        """Return what has come further than these sequences, as one broker knows.
-
-        With nothing there, wait for so many seconds.
-        """
-        asked = {"log": log, "wait": f"{wait:g}"}
+        """See ``Source.news``."""
         body = await self._ask(
             "POST",
-            urls,
+            routes.to_read(routes.partition(next(iter(after)))),
             self._path("ends"),
-            asked,
+            {"log": routes.identity, "wait": f"{wait:g}"},
             wait=wait,
             body=msgspec.json.encode(Positions(after={**after})),
         )
         return decoded(body, dict[RangeId, PartitionNews])
 
-    async def sequence_before(
-        self, urls: Iterable[str], log: str, partition: RangeId, time_us: int
-    ) -> int:
-        """Return the last sequence before the first record committed at or after a time."""
-        path = self._path("partitions", partition, "since")
-        asked = {"log": log, "time_us": str(time_us)}
-        return decoded(
-            await self._ask("GET", urls, path, asked, of=partition), SequenceBefore
-        ).sequence
+    async def sequence_before(self, name: RangeId, time_us: int, routes: Routes) -> int:
+        """See ``Source.sequence_before``."""
+        body = await self._ask_about(name, routes, "since", {"time_us": str(time_us)})
+        return decoded(body, SequenceBefore).sequence
 
     async def storage(self, log: str) -> Storage:
         """Return how much is stored, and who sends. A broker lists objects for that."""
@@ -219,8 +205,24 @@ class BrokerClient:
         raise failed or FeedUnavailable("no broker is known")
 
     def _path(self, *more: str) -> str:
-        parts = ("v1", "collections", self.collection, *more)
+        parts = ("v1", "collections", self.name, *more)
         return "".join(f"/{quote(x, safe='')}" for x in parts)
+
+    async def _ask_about(
+        self,
+        name: RangeId,
+        routes: Routes,
+        what: str,
+        query: Mapping[str, str],
+        urls: Sequence[str] = (),
+        *,
+        wait: float = 0.0,
+    ) -> bytes:
+        """Ask about a partition: brokers in the order of the routes, or those given."""
+        urls = urls or routes.to_read(routes.partition(name))
+        path = self._path("partitions", name, what)
+        query = {"log": routes.identity, **query}
+        return await self._ask("GET", urls, path, query, wait=wait, of=name)
 
     async def _ask(
         self,
@@ -248,7 +250,7 @@ class BrokerClient:
             except FeedUnavailable as error:
                 self._aside[url] = asyncio.get_running_loop().time() + _ASIDE
                 failed = error
-        raise failed or FeedUnavailable(f"no broker of {self.collection!r} is known")
+        raise failed or FeedUnavailable(f"no broker of {self.name!r} is known")
 
     def _in_order(self, urls: Iterable[str]) -> Sequence[str]:
         now = asyncio.get_running_loop().time()

@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
+from changefeed.feeds.brokers.source import Source
 from changefeed.feeds.brokers.wire import PartitionNews
 from changefeed.feeds.errors import RangeRefused, RangeUnknown
 from changefeed.feeds.eventlog.ids import sequence_in
@@ -52,19 +53,11 @@ class _Reader:
         return None if last is None or last < self.after else last - self.after
 
 
-class AsksEnds(Protocol):
-    """What knows where partitions end: ``BrokerClient.ends``."""
-
-    async def ends(
-        self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
-    ) -> Mapping[RangeId, PartitionNews]: ...
-
-
 class NewsReader:
     """Without ``waits`` no broker holds a question."""
 
-    def __init__(self, client: AsksEnds, *, waits: bool) -> None:
-        self._client = client
+    def __init__(self, source: Source, *, waits: bool) -> None:
+        self._source = source
         self._held = MAX_WAIT_FOR_NEWS if waits else 0.0
 
     async def news(
@@ -103,14 +96,16 @@ class NewsReader:
     async def _all(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, PartitionNews]:
         """Ask each broker for what has moved by now."""
         return _joined(
-            await gather_or_cancel(*(self._ask(routes, x, y) for x, y in asks.items()))
+            await gather_or_cancel(
+                *(self._source.news(x, routes, wait=0.0) for x in asks.values())
+            )
         )
 
     async def _first(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, PartitionNews]:
         """Wait for the first broker with an answer that says something."""
         asking = {
-            asyncio.create_task(self._ask(routes, x, y, wait=self._held))
-            for x, y in asks.items()
+            asyncio.create_task(self._source.news(x, routes, wait=self._held))
+            for x in asks.values()
         }
         rest = asking
         try:
@@ -124,11 +119,6 @@ class NewsReader:
                 x.cancel()
             await asyncio.gather(*asking, return_exceptions=True)
         return {}
-
-    async def _ask(
-        self, routes: Routes, urls: Sequence[str], after: _Ask, *, wait: float = 0.0
-    ) -> Mapping[RangeId, PartitionNews]:
-        return await self._client.ends(urls, routes.identity, after, wait=wait)
 
 
 def _readers(

@@ -10,16 +10,16 @@ others return empty.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from changefeed.feeds.brokers.ends import NewsReader
 from changefeed.feeds.brokers.errors import position_beyond
-from changefeed.feeds.brokers.protocol import Block, ReadResult
+from changefeed.feeds.brokers.protocol import Block
 from changefeed.feeds.brokers.ranges import Partition
 from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.wire import PartitionBounds, PartitionNews
+from changefeed.feeds.brokers.source import Source
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.eventlog import parts as parts_of
 from changefeed.feeds.eventlog.block_format import BlockChanges, joined
@@ -47,42 +47,6 @@ _LEFTOVER_BYTES = 64 * 1024 * 1024
 _WAITING = 64
 
 
-class Source(Protocol):
-    """Where the partitions of a collection are read: brokers, or the store itself.
-
-    Raises what feeds raise, but for ``RangeEnded``. ``urls`` are those of brokers, and ``log``
-    is the identity of the collection: see ``BrokerClient``.
-    """
-
-    @property
-    def collection(self) -> str: ...
-
-    async def routes(self, *, at_least: int = 0) -> Routes: ...
-
-    async def read(
-        self,
-        urls: Iterable[str],
-        log: str,
-        partition: RangeId,
-        *,
-        after: int,
-        most: int,
-        wait: float,
-    ) -> ReadResult: ...
-
-    async def end(
-        self, urls: Iterable[str], log: str, partition: RangeId
-    ) -> PartitionBounds: ...
-
-    async def ends(
-        self, urls: Iterable[str], log: str, after: Mapping[RangeId, int], *, wait: float
-    ) -> Mapping[RangeId, PartitionNews]: ...
-
-    async def sequence_before(
-        self, urls: Iterable[str], log: str, partition: RangeId, time_us: int
-    ) -> int: ...
-
-
 class CollectionFeed(parts_of.FeedOfPartitions):
     """A feed over a collection.
 
@@ -91,14 +55,14 @@ class CollectionFeed(parts_of.FeedOfPartitions):
     can.
     """
 
-    def __init__(self, client: Source, routes: Routes, *, wait: float) -> None:
-        self._client = client
+    def __init__(self, source: Source, routes: Routes, *, wait: float) -> None:
+        self._source = source
         self._routes = routes
         self._wait = wait
         self._waiting = asyncio.Semaphore(_WAITING)
         self._leftovers = _Leftovers()
         self._reached: dict[RangeId, int] = {}
-        self._ends = NewsReader(client, waits=wait > 0)
+        self._ends = NewsReader(source, waits=wait > 0)
         self._parts = parts_of.PartReader(self.identity, self._read_whole_at_once)
 
     @property
@@ -112,11 +76,11 @@ class CollectionFeed(parts_of.FeedOfPartitions):
     async def start(self, found: FeedRange, at: StartAt) -> Position:
         time_us = start_us(at)
         partition = await self._partition(found.id)
-        urls, name = self._routes.to_read(partition), partition.id
+        name, routes = partition.id, self._routes
         if time_us is not None:
-            before = await self._client.sequence_before(urls, self.identity, name, time_us)
+            before = await self._source.sequence_before(name, time_us, routes)
             return self._position(before)
-        end = await self._client.end(urls, self.identity, name)
+        end = await self._source.end(name, routes)
         return self._position(end.start if at == "beginning" else end.last)
 
     async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
@@ -164,13 +128,8 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         if not self._routes.is_open(partition) or self._waiting.locked():
             wait = 0.0
         async with self._waiting if wait else _no_limit():
-            found = await self._client.read(
-                self._routes.to_read(partition),
-                self.identity,
-                range_id,
-                after=last,
-                most=_PAGE_BYTES,
-                wait=wait,
+            found = await self._source.read(
+                range_id, self._routes, after=last, most=_PAGE_BYTES, wait=wait
             )
         changes = _behind(range_id, last, found.blocks)
         if changes is None and found.ended:
@@ -187,10 +146,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         range_id = partition.id
         if last <= self._reached.get(range_id, 0) or not self._routes.is_open(partition):
             return  # of what is closed any broker knows, and has refused it
-        writer = self._routes.url_of(partition.broker)
-        if not writer:
-            raise FeedUnavailable(f"the broker that writes range {range_id!r} is not there")
-        end = (await self._client.end([writer], self.identity, range_id)).last
+        end = (await self._source.end(range_id, self._routes, of_writer=True)).last
         if last > end:
             raise position_beyond(range_id, last, end)
         self._reached[range_id] = last
@@ -204,10 +160,10 @@ class CollectionFeed(parts_of.FeedOfPartitions):
     async def _refresh(self, *, at_least: int = 0) -> None:
         """Learn the newest topology."""
         known = self._routes.topology
-        found = await self._client.routes(at_least=max(known.catalog, at_least))
+        found = await self._source.routes(at_least=max(known.catalog, at_least))
         if found.identity != self.identity:
             raise FeedRefused(
-                f"the collection {self._client.collection!r} was deleted and created again "
+                f"the collection {self._source.name!r} was deleted and created again "
                 f"while it was open: start again, after resetting the leases of this feed"
             )
         if found.topology.catalog > known.catalog:

@@ -29,7 +29,7 @@ from changefeed.feeds.brokers.segment_reader import SegmentReader
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
-from changefeed.feeds.brokers.wire import PartitionBounds
+from changefeed.feeds.brokers.wire import PartitionBounds, PartitionNews
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Segment, SegmentSlice
@@ -57,8 +57,8 @@ class SegmentRows(NamedTuple):
 
 
 class StoredCollection:
-    """Make it with ``open``. Every method raises ``FeedUnavailable`` when the store does not
-    answer, and ``FeedRefused`` when it never will.
+    """A ``Source``. Make it with ``open``. Every method raises ``FeedUnavailable`` when the
+    store does not answer, and ``FeedRefused`` when it never will.
     """
 
     def __init__(self, store: ObjectStore, catalogs: CatalogStore, name: str) -> None:
@@ -93,8 +93,9 @@ class StoredCollection:
         """Its partitions."""
         return self._ranges.of(self.name)
 
-    async def routes(self) -> Routes:
+    async def routes(self, *, at_least: int = 0) -> Routes:
         """Read the newest catalog, and return the collection as clients of brokers see it."""
+        del at_least  # there is no later one
         await self._refresh()
         return Routes(topology_of(self._catalogs.newest, self.name), "http")
 
@@ -118,7 +119,7 @@ class StoredCollection:
             found[partition.id] = PartitionBounds(start=start, last=last)
         return found
 
-    async def has_ended(self, name: RangeId) -> bool:
+    async def _has_ended(self, name: RangeId) -> bool:
         """Whether a partition gets no more records, as far as can be read now."""
         partition = self.ranges.partition(name)
         if partition.era < self.ranges.newest:
@@ -127,18 +128,37 @@ class StoredCollection:
             row = await self._partitions.row(partition, fresh=False)
         return row.sealed_at is not None
 
-    async def read(self, name: RangeId, after: int, max_bytes: int) -> ReadResult:
-        """Return what follows on a sequence, about so many bytes of it.
+    async def end(
+        self, name: RangeId, routes: Routes, *, of_writer: bool = False
+    ) -> PartitionBounds:
+        """See ``Source.end``."""
+        del routes, of_writer
+        return (await self.ends([name]))[name]
 
-        Raise ``PositionGone`` and ``RangeDamaged`` as ``part`` does.
-        """
-        blocks = await self._known(name, after, max_bytes)
+    async def news(
+        self, after: Mapping[RangeId, int], routes: Routes, *, wait: float
+    ) -> Mapping[RangeId, PartitionNews]:
+        """See ``Source.news``: it never waits."""
+        del routes, wait
+        found = {}
+        for name, end in (await self.ends([*after])).items():
+            ended = await self._has_ended(name)
+            if ended or end.last != after[name]:
+                found[name] = PartitionNews(last=end.last, ended=ended)
+        return found
+
+    async def read(
+        self, name: RangeId, routes: Routes, *, after: int, most: int, wait: float
+    ) -> ReadResult:
+        """See ``Source.read``: it never waits."""
+        del routes, wait
+        blocks = await self._known(name, after, most)
         if not blocks:
             await self._look()
-            blocks = await self._blocks(name, after, max_bytes)
-        if not blocks and await self.has_ended(name):
+            blocks = await self._blocks(name, after, most)
+        if not blocks and await self._has_ended(name):
             await self._refresh()  # it may say by now where the partition has ended
-            blocks = await self._blocks(name, after, max_bytes)
+            blocks = await self._blocks(name, after, most)
         with _answers_of_feeds():
             return await self._partitions.result(self.name, name, after, blocks)
 
@@ -167,8 +187,11 @@ class StoredCollection:
                 self.name, name, after, max_bytes, end=end, fresh=fresh
             )
 
-    async def sequence_before(self, name: RangeId, time_us: int) -> int:
+    async def sequence_before(
+        self, name: RangeId, time_us: int, routes: Routes | None = None
+    ) -> int:
         """Return the last sequence before the first record committed at or after a time."""
+        del routes
         end = (await self.ends([name]))[name]
         with _answers_of_feeds():
             found = await self._partitions.sequence_before(self.name, name, time_us)

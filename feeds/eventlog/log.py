@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
-from changefeed.feeds.brokers.catalog_store import open_cluster
+from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
 from changefeed.feeds.brokers.feed import CollectionFeed
 from changefeed.feeds.brokers.routes import Routes
 from changefeed.feeds.brokers.stored_collection import StoredCollection
-from changefeed.feeds.brokers.stored_feed import StoredSource
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.eventlog.directory import COLLECTION, answers_of_feeds, open_directory
@@ -26,29 +25,28 @@ class EventLog(CollectionFeed):
 
         Raise ``FeedRefused``, with advice, for what is no log or cannot be read.
         """
-        source = _InDirectory(Path(path), await open_stored_log(Path(path)))
+        source = await open_stored_log(Path(path))
         yield cls(source, await source.routes(), wait=0.0)
 
 
 async def open_stored_log(home: Path) -> StoredCollection:
     """Raise ``FeedRefused``, with advice, for what is no log or cannot be read."""
     store, catalogs = await open_directory(home)
-    return StoredCollection(store, catalogs, COLLECTION)
+    return _StoredLog(home, store, catalogs)
 
 
-class _InDirectory(StoredSource):
+class _StoredLog(StoredCollection):
     """Refuses another log at the place of the one that was opened."""
 
-    def __init__(self, home: Path, stored: StoredCollection) -> None:
-        super().__init__(stored)
+    def __init__(self, home: Path, store: LocalStore, catalogs: CatalogStore) -> None:
+        super().__init__(store, catalogs, COLLECTION)
         self._home = home
-        self._cluster = stored.cluster
 
     async def routes(self, *, at_least: int = 0) -> Routes:
         if await asyncio.to_thread(self._home.exists):
             with answers_of_feeds():
                 there = await open_cluster(LocalStore(self._home), create=False)
-            if there.identity != self._cluster:
+            if there.identity != self.cluster:
                 raise FeedRefused(
                     f"the event log at {self._home} was deleted and recreated while it was "
                     f"open: start again, after resetting the leases of this feed"

@@ -41,32 +41,23 @@ class ThroughBrokers:
 
     async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, PartitionBounds]:
         async def end(name: RangeId) -> PartitionBounds:
-            urls = self._routes.to_read(self._routes.partition(name))
-            return await self._client.end(urls, self._routes.identity, name)
+            return await self._client.end(name, self._routes)
 
         found = await by_name(names, end)
         self._starts |= {name: x.start for name, x in found.items()}
         return found
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
-        urls = self._routes.to_read(self._routes.partition(name))
-        log = self._routes.identity
-        return await self._client.sequence_before(urls, log, name, time_us)
+        return await self._client.sequence_before(name, time_us, self._routes)
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
     ) -> Sequence[Block]:
-        partition = self._routes.partition(name)
         start = self._starts.get(name, 0)
         if after < start:
             raise PositionGone(name, after, start)
         found = await self._client.read(
-            self._routes.to_read(partition),
-            self._routes.identity,
-            name,
-            after=after,
-            most=max_bytes,
-            wait=0.0,
+            name, self._routes, after=after, most=max_bytes, wait=0.0
         )
         if not found.blocks:
             raise FeedUnavailable(

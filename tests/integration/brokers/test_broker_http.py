@@ -431,9 +431,7 @@ async def test_appends_and_reads_do_not_look_at_every_partition_there_ever_was(
         answer = await append_once_open(client, routes.urls[0], routes.identity)
         assert isinstance(answer, AppendReceipt)
         partition = RangeId("e1.p01.v00-ff")
-        found = await client.read(
-            routes.urls, routes.identity, partition, after=0, most=1000, wait=0.0
-        )
+        found = await client.read(partition, routes, after=0, most=1000, wait=0.0)
         assert [x.count for x in found.blocks] == [1]
 
 

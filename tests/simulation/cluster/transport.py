@@ -170,7 +170,7 @@ class SimClient(BrokerClient):
             await world.pause(world.random.choice([0.0, 0.1, 0.7]))  # another overtakes it
         answer = await super().append(url, log, request, **how)
         is_over = era_in(request.batches[0].partition) < self._era
-        world.answered(self.collection, request, answer, is_over=is_over)
+        world.answered(self.name, request, answer, is_over=is_over)
         return answer
 
 

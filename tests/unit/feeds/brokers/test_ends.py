@@ -35,10 +35,11 @@ class HoldingBrokers:
         self.lasts[name] = last
         self._moved.set()
 
-    async def ends(
-        self, urls: Sequence[str], log: str, after: Mapping[RangeId, int], *, wait: float
+    async def news(
+        self, after: Mapping[RangeId, int], routes: Routes, *, wait: float
     ) -> Mapping[RangeId, PartitionNews]:
-        assert log == IDENTITY
+        assert routes.identity == IDENTITY
+        urls = routes.to_read(routes.partition(min(after)))
         self.asked.append((urls[0], after, wait))
         self.waiting += 1
         try:
