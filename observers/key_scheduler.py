@@ -123,9 +123,8 @@ class KeyScheduler:
 
     def _is_ready(self, name: str) -> bool:
         key = self._keys.get(name)
-        if key is None or key.in_hand or name in self.waiting:
-            return False
-        return bool(key.queue)
+        is_here = key is not None and not key.in_hand and bool(key.queue)
+        return is_here and name not in self.waiting
 
     # what comes
 
@@ -191,7 +190,7 @@ class KeyScheduler:
 
     def _queue(self, changes: Iterable[Change]) -> None:
         for x in changes:
-            name = x.key if self._by_key else ""
+            name = self._name(x)
             key = self._keys.get(name)
             if key is None:
                 key = self._keys[name] = _Key()
@@ -218,11 +217,8 @@ class KeyScheduler:
             self.held -= len(page)
             return Batch(page, whole=True)
         self._take_pages_apart()
-        found = self._next_due(_ASKED, observer)
-        if found is None:
-            found = (
-                self._probe(now, observer) if self.judge.outage else self._choose(now, observer)
-            )
+        choose = self._probe if self.judge.outage else self._choose
+        found = self._next_due(_ASKED, observer) or choose(now, observer)
         if found is not None:
             self.held -= len(found.changes)
             for name in self._names(found.changes):
