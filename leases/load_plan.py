@@ -47,7 +47,7 @@ _LEAVES = 0.8  # of a step: a load between two steps stays where it was
 _GAIN = 0.9  # what stays beyond the tolerance moves for a tenth less, and for no less than that
 _ROUNDED = 1 + 1e-9
 _IDLE = STEP
-_ALL_IDLE = 0.25  # what the idle leases of a host count together, at most
+_ALL_IDLE = 0.1  # what the leases of a host count together for being there, at most
 _UNIT = 1_000_000  # loads are added up as whole numbers: sums do not depend on the order
 
 

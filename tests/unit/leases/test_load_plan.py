@@ -65,7 +65,7 @@ class Exhaustive:
 
     def __init__(self, hosts: Sequence[HostName], loads: Sequence[float]) -> None:
         self.hosts = hosts
-        idle = min(0.05, 0.25 * len(hosts) / len(loads))
+        idle = min(0.05, 0.1 * len(hosts) / len(loads))
         self.weights = [x + idle for x in loads]
         self.fair = sum(self.weights) / len(hosts)
 
@@ -130,6 +130,29 @@ def test_count_is_the_special_case_of_equal_loads_and_no_tolerance(
 
 
 # What stays, what moves
+
+
+def test_of_keys_as_zipf_has_them_no_host_is_left_with_much_more_than_the_mean() -> None:
+    """Hosts work half of their time: what leases count for being there, and the steps in
+    which loads are stored, hide no more than 0.3 of that.
+    """
+    ranges, hosts, mean = 16, HOSTS[:4], 0.5
+    beyond = []
+    for seed in range(100):
+        random, loads = Random(seed), [0.0] * ranges
+        weights = [1 / rank for rank in range(1, 2_001)]
+        for x in weights:
+            loads[random.randrange(ranges)] += x / sum(weights) * mean * len(hosts)
+        owned = [lease(n, hosts[n % 4], coarse(x, None)) for n, x in enumerate(loads)]
+        while moved(owned, after := plan_by_load(owned, alike(*hosts))):
+            owned = carried_out(owned, after)
+        most = max(
+            sum(load for x, load in zip(owned, loads, strict=True) if x.owner == host)
+            for host in hosts
+        )
+        if most > max(1.3 * mean, *loads):
+            beyond.append(seed)
+    assert len(beyond) <= 1, beyond  # there, two leases would need to be exchanged
 
 
 def test_a_host_that_joins_gets_half_of_its_share_though_none_has_too_much() -> None:
