@@ -17,7 +17,7 @@ cannot read, and takes no new lease of that range, even if the plan gives it to 
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
 
@@ -145,7 +145,7 @@ async def reopen_beside(container: LeaseContainer, range_ids: Collection[RangeId
     for lease in leases:
         merged = _merged_into(lease)
         if merged is not None and any(_is_to_end_in(merged, x) for x in kept):
-            await update_lease(container, lease.range_id, _reopened, ended=True)
+            await update_lease(container, lease.range_id, Lease.reopened, ended=True)
 
 
 def _merged_into(lease: Lease) -> FeedRange | None:
@@ -163,10 +163,6 @@ def _is_to_end_in(merged: FeedRange, lease: Lease) -> bool:
 def _taken_over(lease: Lease) -> Lease | None:
     is_stopped = is_paused_by(MERGING, lease)
     return lease.paused_because(Claim(MERGING).reason) if is_stopped else None
-
-
-def _reopened(lease: Lease) -> Lease:
-    return replace(lease.reopened(), paused=None)
 
 
 async def _change_all(

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -158,8 +158,7 @@ async def whole_lease(container: LeaseContainer, range_id: RangeId) -> Lease:
 
 async def finish(container: LeaseContainer, stopped: Lease, end: RangeEnd) -> None:
     """End a stopped range, if no other has written to it since."""
-    ended = replace(stopped.ended_in(end), paused=None).without_position()
-    ended = ended.stamped(stamp=time.time())
+    ended = stopped.ended_in(end).without_position().stamped(stamp=time.time())
 
     def give_up(_: RetryCallState) -> None:
         raise StoreUnavailable(_AGAIN.format(stopped.range_id))

@@ -243,9 +243,12 @@ class Lease:
         return replace(self.released(), epoch=self.epoch + 1, deaths=NO_DEATHS)
 
     def ended_in(self, end: RangeEnd) -> "Lease":
-        """The range has been read to its end: no host owns it, and others have its keys."""
+        """The range has been read to its end: no host owns it, and others have its keys.
+
+        There is nothing left to pause: what begins in its place is not paused.
+        """
         assert self.end is None, f"lease {self.range_id!r} has ended already"
-        return replace(self.released(), end=end, deaths=NO_DEATHS, cooling=False)
+        return replace(self.released(), end=end, paused=None, deaths=NO_DEATHS, cooling=False)
 
     def reopened(self) -> "Lease":
         """The range goes on after all: none of what it was to go on in has come."""
@@ -256,7 +259,7 @@ class Lease:
         """A range comes back under the name of one that has ended. Epochs only grow."""
         assert self.end is not None, f"lease {self.range_id!r} is read, and comes back"
         fresh = self.reopened()
-        return replace(fresh, range=found, paused=None, checkpoint=start, reset_epoch=0)
+        return replace(fresh, range=found, checkpoint=start, reset_epoch=0)
 
     def begun_at(self, start: Checkpoint) -> "Lease":
         """Begin there: for a lease that no host has owned yet."""

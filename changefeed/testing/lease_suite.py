@@ -332,9 +332,10 @@ END = RangeEnd(
 
 async def test_an_ended_lease_stays_as_a_tombstone(leases: LeaseContainer) -> None:
     owned = await owned_by_a(leases)
-    await leases.replace(owned.advanced_to(C2).ended_in(END))
+    paused = await leases.replace(owned.paused_because("a person says so"))
+    await leases.replace(paused.advanced_to(C2).ended_in(END))
     (listed,) = await leases.list()
-    assert (listed.end, listed.owner) == (END, None)
+    assert (listed.end, listed.owner, listed.paused) == (END, None, None)
     assert (await whole(leases)).position == C2
     await leases.delete(listed)
     assert await leases.read(R0) is None

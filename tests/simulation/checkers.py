@@ -348,8 +348,10 @@ class Checker:
             raise Violation(f"the ended range {after.range_id} was written by {writer}")
 
     def _stays_paused(self, before: Lease, after: Lease, writer: str) -> None:
-        """What is paused, by whomever and for whatever, waits for an operator."""
-        if before.paused is None:
+        """What is paused, by whomever and for whatever, waits for an operator, or ends."""
+        if after.ended and after.paused is not None:
+            raise Violation(f"{writer} left {after.range_id} paused, which has ended")
+        if before.paused is None or after.ended:
             return
         if after.paused is None:
             raise Violation(f"{writer} resumed {after.range_id}: {before.paused}")

@@ -201,6 +201,16 @@ def test_a_change_may_not_come_before_an_earlier_one_of_its_key() -> None:
         checker.began(call_of(taken), found[1:])
 
 
+def test_a_range_that_has_ended_is_not_paused() -> None:
+    checker, taken, _ = watched(1)
+    paused = taken.paused_because("a person says so")
+    checker.stored(taken, paused, OPERATOR)
+    ended = paused.ended_in(make.CLOSED)
+    with pytest.raises(Violation, match="a/1 left r1 paused, which has ended"):
+        checker.stored(paused, replace(ended, paused=paused.paused), "a/1")
+    checker.stored(paused, ended, "a/1")
+
+
 @pytest.mark.parametrize("writer", [OPERATOR, "b/1"])
 def test_only_an_operator_resumes_what_is_paused(writer: str) -> None:
     checker, taken, _ = watched(1)
