@@ -265,14 +265,13 @@ def _slice(start: Offset, name: RangeId, end: Position) -> Slice:
 def tasks(slices: Sequence[Slice], *, least: int) -> Sequence[tuple[Slice, ...]]:
     """Put small slices together, one after the other, until a task has ``least`` changes.
 
-    A task costs about as much as some thousand changes. A slice whose size is not known
-    gets a task of its own.
+    A task costs as much as some thousand changes, however few it has.
     """
     found: list[tuple[Slice, ...]] = []
     gathered: list[Slice] = []
     count = 0
     for slice_ in slices:
-        if slice_.changes is None or slice_.changes >= least:
+        if slice_.changes >= least:
             found.append((slice_,))
             continue
         gathered.append(slice_)
@@ -299,7 +298,7 @@ def bundled(
 
 
 def _size(task: Sequence[Slice]) -> int:
-    return sum(x.changes or 0 for x in task)
+    return sum(x.changes for x in task)
 
 
 def slices_to(

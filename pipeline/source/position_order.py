@@ -43,14 +43,16 @@ class PositionOrder:
         ]
 
     def cut(self, slice_: Slice, changes: int) -> Sequence[Slice]:
-        """Cut a slice into several of about so many transactions, and say how large each is."""
-        each = self.each or slice_.each
+        """Cut a slice into several of about so many transactions, and say how large each is:
+        as if a transaction had one change, where no size is known.
+        """
+        each = self.each or slice_.each or 1
         begin, steps = self.order(slice_.start), self.distance(slice_.start, slice_.end)
         count = max(1, steps // changes)
         edges = [begin + steps * n // count * self.step for n in range(1, count)]
         between = [self.beside(self.position(x), slice_.end) for x in edges]
         marks = [slice_.start, *between, slice_.end]
         return [
-            replace(slice_, start=a, end=b, changes=each and each * self.distance(a, b))
+            replace(slice_, start=a, end=b, changes=each * self.distance(a, b))
             for a, b in pairwise(marks)
         ]

@@ -46,8 +46,9 @@ class Availability:
 class Slice:
     """A slice of one range: the changes after ``start`` up to ``end``.
 
-    ``changes`` is about how many they are, ``each`` how many a transaction has, where that is
-    known without reading them. ``feed`` is what the feed must be known by, as in an offset.
+    ``changes`` is about how many they are, once the slice was cut. ``each`` is how many a
+    transaction has, where that is known without reading them. ``feed`` is what the feed must be
+    known by, as in an offset.
     """
 
     range_id: RangeId
@@ -56,7 +57,7 @@ class Slice:
     generation: int = 0
     low: str = ""
     high: str = ""
-    changes: int | None = None
+    changes: int = 0
     each: int | None = None
     feed: str = ""
 

@@ -72,7 +72,7 @@ def pushed(
     """Return what is read with filters, those left to Spark, and how much is planned."""
     one = FilteringReader(Options.of({"feed": feed, **options}))
     left = list(one.pushFilters([*filters]))
-    planned = sum(y.changes or 0 for x in one.partitions() for y in x.value)
+    planned = sum(y.changes for x in one.partitions() for y in x.value)
     return found(one), left, planned
 
 

@@ -70,7 +70,7 @@ def test_a_batch_up_to_now_asks_each_range_for_its_end_and_for_one_change(
     within, start = target_at(access, "now"), first_offset(access, "beginning")
     slices = [*slices_to(access, start, within)]
     assert feed.told() == {"ranges": 2, "now": RANGES, "read": RANGES}
-    assert sum(x.changes or 0 for x in slices) == 3 * 3 * len(KEYS)
+    assert sum(x.changes for x in slices) == 3 * 3 * len(KEYS)
 
 
 def test_a_stream_up_to_now_asks_each_range_once_in_a_batch_and_where_it_is_done_no_more(
@@ -88,7 +88,7 @@ def test_a_stream_up_to_now_asks_each_range_once_in_a_batch_and_where_it_is_done
         one.reportLatestOffset()
         (task,) = one.partitions(start, end)  # it knows that they are small
         assert isinstance(task, SlicePartition)
-        assert sum(x.changes or 0 for x in task.slices) <= 3 * 50
+        assert sum(x.changes for x in task.slices) <= 3 * 50
         asked.append(feed.told())
         start = end
     assert asked == [{}, {"read": RANGES}, {"read": RANGES}], "what was seen is not asked again"

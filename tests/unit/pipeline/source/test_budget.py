@@ -34,7 +34,7 @@ def shares_of(address: str) -> ClientOptions:
 def slices(count: int) -> list[Slice]:
     at = Position('"7"')
     return [
-        Slice(range_id=RangeId(str(n)), start=at, end=at, changes=9_000) for n in range(count)
+        Slice(range_id=RangeId(str(n)), start=at, end=at, changes=11_000) for n in range(count)
     ]
 
 

@@ -104,15 +104,25 @@ def test_a_child_is_introduced_with_the_end_of_its_parent_and_read_in_the_next_b
         assert next_offset(access, end) == end
 
 
-def test_small_slices_share_a_task_and_large_or_unmeasured_ones_have_their_own() -> None:
-    def slice_(name: str, changes: int | None) -> Slice:
+def test_small_slices_share_a_task_and_large_ones_have_their_own() -> None:
+    def slice_(name: str, changes: int) -> Slice:
         at = Position("0")
         return Slice(range_id=RangeId(name), start=at, end=at, changes=changes)
 
-    given = [slice_(f"r{n}", x) for n, x in enumerate((3, 5, 20, 2, None, 1))]
+    given = [slice_(f"r{n}", x) for n, x in enumerate((3, 5, 20, 2, 1))]
     shared = [[x.range_id for x in task] for task in tasks(given, least=8)]
-    assert shared == [["r0", "r1"], ["r2"], ["r4"], ["r3", "r5"]]
+    assert shared == [["r0", "r1"], ["r2"], ["r3", "r4"]]
     assert tasks([], least=8) == []
+
+
+def test_slices_of_a_batch_that_is_repeated_are_as_large_as_their_distances() -> None:
+    feed = MemoryFeed(3)
+    for n, range_id in enumerate((R0, R1, R2)):
+        filled(feed, range_id, 2 + n)
+    with memory_access(feed) as access:
+        begin = first_offset(access, "beginning")
+        repeated = plan_slices(access, begin, next_offset(access, begin), changes=100)
+    assert [x.changes for x in repeated] == [2, 3, 4]
 
 
 class Meanwhile:
