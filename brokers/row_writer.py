@@ -27,7 +27,6 @@ from changefeed.brokers.put_rate import PutRate
 from changefeed.feeds.brokers.core_settings import CoreSettings
 from changefeed.feeds.brokers.flush import (
     FlushHeader,
-    PartitionEnd,
     ProducerKey,
     ProducerState,
     StoredRequest,
@@ -130,12 +129,8 @@ class RowWriter:
     def has(self, collection: str, partition: RangeId) -> bool:
         return (collection, partition) in self._partitions
 
-    def end(self, collection: str, partition: RangeId) -> PartitionEnd:
-        """Return how far a partition of this row has come in objects, durable or under way."""
-        return self._partitions[collection, partition].end
-
     def last(self, collection: str, partition: RangeId) -> int:
-        """Return the last sequence of ``end``."""
+        """Return how far a partition of this row has come in objects, durable or under way."""
         return self._partitions[collection, partition].end.last
 
     @property

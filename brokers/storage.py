@@ -1,9 +1,9 @@
 """How much of a collection lies in the store, and which producers its brokers remember.
 
 Where partitions end, and how large they are, is read from their rows; what there is in segments
-from a listing. Flushes are not listed: there may be
-hundred thousands, and a listing is a request for each thousand. Their numbers in a row have
-no gaps, so the catalog and the ends say how many there are.
+from a listing. Flushes are not listed: there may be hundred thousands, and a listing is a
+request for each thousand. Their numbers in a row have no gaps, so the catalog and the ends say
+how many there are.
 """
 
 import asyncio

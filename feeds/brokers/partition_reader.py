@@ -52,7 +52,7 @@ class PartitionReader:
     async def extent(self, name: str, partition: Partition) -> Extent:
         """Return what there is of a partition now."""
         row = await self.row(partition)
-        with _damage_of(partition, "the end"):
+        with damage_of(partition.id, "the end"):
             ends = await row.ends()
         found = extent_of(self._ranges.catalog.collection(name), partition, ends)
         assert found.start <= found.last, f"{partition.id!r} is gone beyond its end: {found}"
@@ -68,7 +68,7 @@ class PartitionReader:
     async def lasts(self, partition: Partition) -> Mapping[Key, int]:
         """Return the last sequences of all partitions in the row of one that is open."""
         row = await self.row(partition)
-        with _damage_of(partition, "the end"):
+        with damage_of(partition.id, "the end"):
             return await row.lasts()
 
     async def kept(self, name: str, wanted: RangeId, after: int) -> Partition:
@@ -162,7 +162,7 @@ class PartitionReader:
         """
         partition, key = self._ranges.of(name).partition(wanted), (name, wanted)
         start, row = await self.start(name, partition), await self.row(partition)
-        with _damage_of(partition, "a record of a time"):
+        with damage_of(partition.id, "a record of a time"):
             try:
                 found = await self._before(row, key, time_us, start)
             except Damaged:  # it may have become part of a run
@@ -180,11 +180,12 @@ class PartitionReader:
 
 
 @contextmanager
-def _damage_of(partition: Partition, what: str) -> Iterator[None]:
+def damage_of(name: RangeId, what: str) -> Iterator[None]:
+    """Raise ``RangeDamaged`` for damage: ``what`` of a range cannot be read."""
     try:
         yield
     except Damaged as error:
-        raise unreadable(partition.id, what, error) from error
+        raise unreadable(name, what, error) from error
 
 
 async def _check_end(row: RowReader, key: Key, after: int) -> None:

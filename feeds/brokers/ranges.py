@@ -110,6 +110,11 @@ class Ranges:
     def open(self) -> Sequence[Partition]:
         return self.in_era(self.newest)
 
+    @cached_property
+    def open_by_place(self) -> Mapping[tuple[int, int], Partition]:
+        """What takes the keys of each place: a part, counted from 0, and a virtual part."""
+        return {(x.part, virtual): x for x in self.open for virtual in range(x.low, x.high + 1)}
+
     def all(self) -> Iterator[Partition]:
         """Yield those of all eras, the oldest first."""
         for era in self.eras:

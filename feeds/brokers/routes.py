@@ -1,6 +1,6 @@
 """Which broker to ask about which partition, as one topology has it. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from changefeed.feeds.brokers.protocol import Topology
@@ -34,14 +34,6 @@ class Routes:
         """The ranges of all eras, the oldest first."""
         return [self.partitions.as_range(x) for x in self.partitions.all()]
 
-    @cached_property
-    def _open(self) -> Mapping[Place, Partition]:
-        return {
-            (x.part, virtual): x
-            for x in self.partitions.in_era(self.topology.era)
-            for virtual in range(x.low, x.high + 1)
-        }
-
     def children(self, name: RangeId) -> Sequence[FeedRange]:
         """Return the ranges that go on with the keys of one."""
         return self.partitions.child_ranges(self.partition(name))
@@ -64,7 +56,7 @@ class Routes:
 
     def open_at(self, place: Place) -> Partition:
         """Return the partition that takes the keys of a place."""
-        found = self._open.get(place)
+        found = self.partitions.open_by_place.get(place)
         if found is None:
             raise FeedUnavailable(
                 f"no partition of {self.topology.collection!r} is open for part "
@@ -85,8 +77,6 @@ class Routes:
 
         Any can serve any partition; who writes one, or is its home, has it in memory.
         """
-        return self._known((self.home(partition), partition.broker, *self._urls))
-
-    def _known(self, names: Iterable[str]) -> Sequence[str]:
+        names = (self.home(partition), partition.broker, *self._urls)
         found = (self._urls.get(x) for x in names)
         return tuple(dict.fromkeys(x for x in found if x))

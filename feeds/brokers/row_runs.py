@@ -102,7 +102,7 @@ class RowRuns:
     async def _follow(self) -> None:
         """Take in the runs that follow on the last one that is known."""
         while not self.final:
-            run = await self._run(self.end + 1)
+            run = await self.run(self.end + 1)
             if run is None:
                 break
             self._take(run)
@@ -118,7 +118,7 @@ class RowRuns:
         listed = await self._store.list(compacted_prefix(self.era, self.broker), after)
         numbers = sorted(x for x in (number_of(y.key) for y in listed) if x is not None)
         for number in reversed(numbers):
-            run = await self._run(number)
+            run = await self.run(number)
             if run is not None:
                 self._take(run, [x for x in numbers if x < number])
                 return
@@ -129,7 +129,7 @@ class RowRuns:
         numbers = range(table_before(kept_from), self.end, -TABLE_EVERY)
         since = 0
         while numbers and since < _BETWEEN_RUNS:
-            runs = await gather_or_cancel(*(self._run(x) for x in numbers[:_AT_ONCE]))
+            runs = await gather_or_cancel(*(self.run(x) for x in numbers[:_AT_ONCE]))
             there = [x for x in runs if x is not None]
             found += there
             since = 0 if there else since + _AT_ONCE
@@ -146,7 +146,8 @@ class RowRuns:
             self.end = run.run.last
             self.final = run.run.final
 
-    async def _run(self, number: int) -> RunIndex | None:
+    async def run(self, number: int) -> RunIndex | None:
+        """Return a run by its first number, if it is there still."""
         known = self._kept.get(number)
         if known is not None:
             self._kept.move_to_end(number)
@@ -186,7 +187,7 @@ class RowRuns:
         if first is None:
             return
         for number in [x for x in self._starts if x >= first.run.first]:
-            run = await self._run(number)
+            run = await self.run(number)
             for x in () if run is None else run.held(key):
                 if x.last > after and x.latest_us >= time_us:
                     yield x
@@ -209,14 +210,10 @@ class RowRuns:
         """The first numbers of all runs that are known."""
         return tuple(self._starts)
 
-    async def run(self, number: int) -> RunIndex | None:
-        """Return a run by its first number, if it is there still."""
-        return await self._run(number)
-
     async def final_run(self, kept_from: int) -> RunIndex | None:
         """Return the run before the seal, if there is one; ``kept_from`` is the row's."""
         await self.look(kept_from)
-        return await self._run(self._starts[-1]) if self.final else None
+        return await self.run(self._starts[-1]) if self.final else None
 
     async def _first(self, holds: Callable[[RunIndex], bool]) -> RunIndex | None:
         """Return the first run of which something holds that holds of all after it."""
@@ -225,7 +222,7 @@ class RowRuns:
         found = None
         while low < high:
             middle = (low + high) // 2
-            run = await self._run(starts[middle])
+            run = await self.run(starts[middle])
             if run is None:  # deleted, with all before it
                 self._starts = [x for x in self._starts if x > starts[middle]]
                 low = middle + 1

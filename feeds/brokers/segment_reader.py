@@ -54,23 +54,20 @@ class SegmentReader:
         """Return a section of a run."""
         end = held.begin + held.section.bytes
         data = await self._bytes_of(held.key, held.begin, end)
+        section = held.section
         try:
-            return _block(held, data)
+            columns = cut_columns(data, section)
         except Damaged as error:
             self._cache.drop(held.key)  # it may be restored
             raise Damaged(f"{held.key} is not what was written: {error}") from error
+        return Block(first=section.first, count=section.count, columns=columns)
 
     async def _bytes_of(self, key: str, begin: int, end: int) -> bytes:
         """Return bytes of an object; of its beginning, from what was read of it before."""
-        data: bytes | None
-        if end <= _KEPT_BYTES:
-            data = await self._cache.get(key, lambda: self._store.get(key, 0, _KEPT_BYTES))
-            data = data and data[begin:end]
-        else:
-            data = await self._store.get(key, begin, end)
-        if data is None:
-            raise Damaged(f"{key} is missing")
-        return data
+        if end > _KEPT_BYTES:
+            return _there(key, await self._store.get(key, begin, end))
+        data = await self._cache.get(key, lambda: self._store.get(key, 0, _KEPT_BYTES))
+        return _there(key, data)[begin:end]
 
     async def sequence_before(self, held: RunPart, time_us: int, after: int) -> int | None:
         """Return the last sequence before the first record committed at or after a time.
@@ -101,22 +98,17 @@ class SegmentReader:
     async def _tail(self, segment: Segment) -> bytes:
         """Return what lies behind the row groups: all else of a segment is read once."""
         read = partial(self._store.get, segment.key, *segment.tail)
-        return _there(segment, await self._cache.get(segment.key, read))
+        return _there(segment.key, await self._cache.get(segment.key, read))
 
     async def _data(self, rows: SegmentSlice) -> bytes:
         bounds = rows.segment.bounds(rows.group)
-        return _there(rows.segment, await self._store.get(rows.key, *bounds))
+        return _there(rows.key, await self._store.get(rows.key, *bounds))
 
 
-def _there(segment: Segment, data: bytes | None) -> bytes:
+def _there(key: str, data: bytes | None) -> bytes:
     if data is None:
-        raise Damaged(f"{segment.key} is missing")
+        raise Damaged(f"{key} is missing")
     return data
-
-
-def _block(held: RunSection, data: bytes) -> Block:
-    section = held.section
-    return Block(first=section.first, count=section.count, columns=cut_columns(data, section))
 
 
 def _decoded(rows: SegmentSlice, tail: bytes, data: bytes) -> _Decoded:

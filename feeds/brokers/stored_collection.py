@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 from changefeed.feeds.brokers.catalog import Collection
 from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
-from changefeed.feeds.brokers.errors import unreadable
 from changefeed.feeds.brokers.executor import in_thread
 from changefeed.feeds.brokers.names import run_of, segments_of
 from changefeed.feeds.brokers.pack import Key
-from changefeed.feeds.brokers.partition_reader import PartitionReader
+from changefeed.feeds.brokers.partition_reader import PartitionReader, damage_of
 from changefeed.feeds.brokers.protocol import Block, ReadResult
 from changefeed.feeds.brokers.ranges import Ranges, RangesCache
 from changefeed.feeds.brokers.routes import Routes
@@ -31,7 +30,6 @@ from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.brokers.wire import PartitionBounds, PartitionNews
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
-from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.eventlog.segment_file import Segment, SegmentSlice
 from changefeed.feeds.feed import RangeId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
@@ -225,7 +223,7 @@ class StoredCollection:
         self, name: RangeId, after: int, end: int, most: int, *, fresh: bool
     ) -> Sequence[Block] | SegmentRows:
         row = await self._row(name, after)
-        with _damage_of(name):
+        with _answers_of_feeds(), damage_of(name, "runs"):
             await row.runs.look_behind(row.kept_from)
             held = await row.runs.holding((self.name, name), after)
         if held and isinstance(held[0], SegmentSlice):
@@ -235,7 +233,7 @@ class StoredCollection:
     async def look_again(self, name: RangeId) -> None:
         """A segment was gone: read the newest catalog, and look for runs."""
         await self._refresh()
-        with _damage_of(name):
+        with _answers_of_feeds(), damage_of(name, "runs"):
             row = await self._partitions.row(self.ranges.partition(name), fresh=False)
             await row.runs.look(row.kept_from, again=True)
 
@@ -243,7 +241,7 @@ class StoredCollection:
         """Return where segments hold records of ``after < sequence <= end``, in order."""
         assert after <= end, f"range {name!r}: {end} lies before {after}"
         row = await self._row(name, after)
-        with _damage_of(name):
+        with _answers_of_feeds(), damage_of(name, "runs"):
             await row.runs.look(row.kept_from)
             runs = row.runs.since((self.name, name), -sys.maxsize, after)
             held = [x async for x in runs if x.first <= end]
@@ -279,15 +277,6 @@ class StoredCollection:
         """Before what is newest is read: what was compacted and deleted is no end."""
         if self.directory is not None:  # where it is cheap
             await self._refresh()
-
-
-@contextmanager
-def _damage_of(name: RangeId) -> Iterator[None]:
-    try:
-        with _answers_of_feeds():
-            yield
-    except Damaged as error:
-        raise unreadable(name, "runs", error) from error
 
 
 @contextmanager

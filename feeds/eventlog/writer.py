@@ -22,6 +22,7 @@ from changefeed.feeds.brokers.catalog import Catalog, Collection, Era, Row
 from changefeed.feeds.brokers.catalog_store import CatalogStore
 from changefeed.feeds.brokers.compactor import CompactionTotals
 from changefeed.feeds.brokers.flush import (
+    TABLE_EVERY,
     FlushHeader,
     PartitionEnd,
     encode_flush,
@@ -30,9 +31,9 @@ from changefeed.feeds.brokers.flush import (
     records_behind,
 )
 from changefeed.feeds.brokers.names import flush_key, row_prefix
-from changefeed.feeds.brokers.object_cache import ObjectCache
 from changefeed.feeds.brokers.ranges import Partition, ranges_of
 from changefeed.feeds.brokers.row_reader import RowReader
+from changefeed.feeds.brokers.row_readers import RowReaders
 from changefeed.feeds.brokers.stores.file_rows import RowWritten
 from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.brokers.transitions import begin_ending, close_and_open
@@ -249,9 +250,9 @@ class EventLogWriter:
 
     async def _reader(self, era: Era) -> RowReader:
         """Return what reads the row of an era, which knows all that is there."""
-        identity, cache = self._catalogs.newest.identity, ObjectCache(_CACHE_BYTES)
-        reader = RowReader(self._store, identity, era.number, WRITER, cache)
-        reader.learn(era.rows[0])
+        catalog = self._catalogs.newest
+        readers = RowReaders(self._store, catalog.identity, _CACHE_BYTES, ahead=TABLE_EVERY)
+        reader = readers.row(catalog, era.number, WRITER)
         await reader.tail()
         return reader
 
@@ -264,11 +265,7 @@ class EventLogWriter:
         self._filled_at = reader.known if is_full else 0
         self._written_us = max([era.began_us, *(x.written_us for x in ends.values())])
         self._ends = {x.partition: x for x in ends.values() if x.collection == COLLECTION}
-        self._open = {
-            (x.part, virtual): x
-            for x in ranges_of(self._catalogs.newest, COLLECTION).open
-            for virtual in range(x.low, x.high + 1)
-        }
+        self._open = ranges_of(self._catalogs.newest, COLLECTION).open_by_place
         assert len(self._open) == VIRTUAL_PARTS * self.collection.parts, (
             f"a key has a range: {len(self._open)} places of {self.collection.parts} parts"
         )

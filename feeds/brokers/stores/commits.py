@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Literal, Protocol, TypeVar
 
-from changefeed.feeds.brokers.stores.file_rows import FrameWriter, RowClosed
+from changefeed.feeds.brokers.stores.frame_writer import FrameWriter, RowClosed
 
 T = TypeVar("T")
 _COMMIT_BYTES: Final = 64 * 1024 * 1024

@@ -12,10 +12,10 @@ and the object. Numbers follow each other from 1. Objects behind the last frame 
 are files of their own, as all others of a store are: so is a seal that others put at the end
 of a row.
 
-**The writer** is the process that holds the lock, which dies with it. A broker begins rows and
-never goes on with one. An embedded log has one row, and each process that writes takes it over
-(``FrameWriter.take_over``) where the process before has left it. The writer writes frames
-where the last one ended and syncs the file. Only then ``durable`` moves, and callers are
+**The writer** (``frame_writer``) is the process that holds the lock, which dies with it. A
+broker begins rows and never goes on with one. An embedded log has one row, and each process
+that writes takes it over where the process before has left it. The writer writes frames where
+the last one ended and syncs the file. Only then ``durable`` moves, and callers are
 answered. Objects that wait meanwhile are written and synced together, without a clock.
 
 **Taking over** cuts what lies behind the last whole frame. What the process before had written
@@ -57,17 +57,11 @@ from changefeed.runtime.private_file import PRIVATE_FILE
 
 FRAMES: Final = ".frames"
 _LOG, _LOCK, _DURABLE, _CLOSED, _END = ".log", "lock", "durable", "closed", "end"
-_FILE_BYTES: Final = 64 * 1024 * 1024
 HEAD: Final = struct.Struct("<4sIQQII")
 _MAGIC: Final = b"CFR\n"
-_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NUMBER: Final = struct.Struct("<QQ")
 _LOCK_TRIES: Final = 20
 _LOCK_PAUSE: Final = 0.005
-
-
-class RowClosed(Exception):
-    """Nothing is answered from frames of this row any more."""
 
 
 class RowWritten(Exception):
@@ -76,12 +70,6 @@ class RowWritten(Exception):
     def __init__(self, holder: str) -> None:
         super().__init__(holder)
         self.holder = holder
-
-
-def _packed(number: int, data: bytes, now_us: int) -> bytes:
-    fields = (_MAGIC, len(data), number, now_us, zlib.crc32(data))
-    head = HEAD.pack(*fields, 0)
-    return HEAD.pack(*fields, zlib.crc32(head[:-4]))
 
 
 @contextmanager
@@ -99,14 +87,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
 
 
-def _exists(path: Path) -> bool:
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        return False
-    return True
-
-
 def delete(path: Path) -> None:
     with suppress(FileNotFoundError):
         os.unlink(path)
@@ -116,175 +96,32 @@ def log_path(folder: Path, first: int) -> Path:
     return folder / f"{first:012}{_LOG}"
 
 
-class FrameWriter:
-    """The one writer of a row. Every method blocks; calls follow each other.
-
-    ``folder`` is its folder of frames, which is made with ``make_folder``.
-    """
-
-    def __init__(self, folder: Path, make_folder: Callable[[Path], None]) -> None:
-        self.is_over = False
-        self._folder = folder
-        self._make_folder = make_folder
-        self._durable = 0
-        self._sound: int | None = None
-        self._descriptor: int | None = None
-        self._lock: int | None = None
-        self._path = folder
-        self._size = 0
-
-    def take_over(self) -> int:
-        """Go on with the frames that another process has left; return the last number.
-
-        Raise ``RowWritten`` while a process writes them, this one included.
-        """
-        self._make_folder(self._folder)
-        self._lock = _locked(self._folder)
-        if _exists(self._folder / _CLOSED):
-            return self.close()
-        before = durable_in(self._folder)
-        self._durable = last_whole(self._folder)
-        firsts = firsts_in(self._folder)
-        if firsts:
-            self._path = log_path(self._folder, firsts[-1])
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-            self._size = _cut_behind(self._descriptor, firsts[-1], before, self._durable)
-        _write_number(self._folder / _DURABLE, self._durable)
-        sync(self._folder)  # the writer before may have been killed before it did
-        return self._durable
-
-    def append(self, objects: Sequence[bytes]) -> None:
-        """Write the next objects of the row, and return once they are durable.
-
-        Raise ``RowClosed`` if they may be among the frames or not: the caller who closes it
-        decides. After ``OSError`` they are not, and may be written again.
-        """
-        assert objects, "a commit of nothing"
-        if self.is_over:
-            raise RowClosed
-        assert self._sound is None, f"{self._folder} ends at {self._sound}, and goes on"
-        descriptor = self._opened()
-        size = self._write(descriptor, objects)
-        try:
-            os.fdatasync(descriptor)
-        except OSError as error:
-            self._end_at(self._durable)
-            raise RowClosed from error
-        if _exists(self._folder / _CLOSED) or self._is_elsewhere(descriptor):
-            self.stop()
-            raise RowClosed
-        self._size += size
-        self._durable += len(objects)
-        try:
-            _write_number(self._folder / _DURABLE, self._durable)
-        except OSError as error:  # they are durable, and no other process would know
-            self._end_at(self._durable)
-            raise RowClosed from error
-
-    def begin_file(self) -> None:
-        """Let the next frame begin a file: one that is written is never deleted."""
-        self._size = max(self._size, _FILE_BYTES) if self._size else 0
-
-    def close(self) -> int:
-        """Write no more frames; return the number of the last that counts."""
-        self.stop()
-        if self._sound is not None:
-            _make_closed(self._folder)
-            _decide(self._folder, self._sound)
-        return close_frames(self._folder, self._make_folder)
-
-    def stop(self) -> None:
-        """Write no more frames."""
-        self.is_over = True
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def release(self) -> None:
-        """Write nothing any more, and let another process go on."""
-        self.stop()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-    def _write(self, descriptor: int, objects: Sequence[bytes]) -> int:
-        """Write frames where the last one ended; return their bytes."""
-        now_us = time.time_ns() // 1000
-        pieces = []
-        for number, data in enumerate(objects, self._durable + 1):
-            pieces += [_packed(number, data, now_us), data]
-        frames = b"".join(pieces)
-        assert len(frames) == sum(map(len, objects)) + len(objects) * HEAD.size, (
-            f"{len(objects)} objects are {len(frames)} bytes of frames"
-        )
-        try:
-            _write_all(descriptor, frames, self._size)
-        except OSError:
-            os.ftruncate(descriptor, self._size)
-            raise
-        return len(frames)
-
-    def _opened(self) -> int:
-        """Return the file to write to: the next one, if that is full."""
-        if self._descriptor is not None and self._size < _FILE_BYTES:
-            return self._descriptor
-        if self._lock is None:
-            self._make_folder(self._folder)
-            try:
-                self._lock = _locked(self._folder)
-            except RowWritten:
-                self.stop()
-                raise RowClosed from None
-        path = log_path(self._folder, self._durable + 1)
-        try:
-            descriptor = os.open(path, _NEW, PRIVATE_FILE)
-        except FileExistsError:
-            self.stop()
-            raise RowClosed from None
-        try:
-            if self._descriptor is None:
-                _write_number(self._folder / _DURABLE, 0)
-            sync(self._folder)
-        except OSError:
-            os.close(descriptor)  # the next attempt finds the file, and the row closed
-            raise
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        self._descriptor, self._path, self._size = descriptor, path, 0
-        return descriptor
-
-    def _end_at(self, number: int) -> None:
-        """Let the row have no frames behind this one, whatever is in the file."""
-        self._sound = number
-        self.stop()
-        with suppress(OSError):  # else ``close`` will
-            self.close()
-
-    def _is_elsewhere(self, descriptor: int) -> bool:
-        """Whether the path leads to another file by now: what is written here, nobody reads."""
-        try:
-            there = os.stat(self._path)
-        except FileNotFoundError:
-            return True
-        ours = os.fstat(descriptor)
-        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
-
-
-def _locked(folder: Path) -> int:
-    """Take the lock of a row; raise ``RowWritten``. Readers hold it for a moment."""
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-    for _ in range(_LOCK_TRIES):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_LOCK_PAUSE)
-            continue
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        return lock
-    holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+def take_lock(path: Path, tries: int, pause: float) -> int | None:
+    """Lock a file; return it, open, or ``None`` while another process holds it."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        for _ in range(tries):
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
+            time.sleep(pause)
+    except OSError:  # the file system has no locks
+        os.close(lock)
+        raise
     os.close(lock)
-    raise RowWritten(holder or "unknown")
+    return None
+
+
+def locked(folder: Path) -> int:
+    """Take the lock of a row; raise ``RowWritten``. Readers hold it for a moment."""
+    lock = take_lock(folder / _LOCK, _LOCK_TRIES, _LOCK_PAUSE)
+    if lock is None:
+        with open_file(folder / _LOCK) as other:
+            holder = os.pread(other, 32, 0).decode(errors="replace").strip()
+        raise RowWritten(holder or "unknown")
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
 
 
 def is_written(folder: Path) -> bool:
@@ -299,25 +136,7 @@ def is_written(folder: Path) -> bool:
     return False
 
 
-def _cut_behind(descriptor: int, first: int, synced: int, last: int) -> int:
-    """Cut a file behind a frame, and let it be durable; return its bytes.
-
-    What is behind the frame ``synced`` is written again, as a sync may have lost it.
-    """
-    offset = begin = 0
-    for number in range(first, last + 1):
-        head = head_at(partial(os.pread, descriptor), offset, number)
-        if head is None:  # it is damaged, and was durable: those behind it cannot be found
-            raise OSError(errno.EIO, f"frame {number} is not what was written")
-        offset += HEAD.size + head[0]
-        begin = offset if number <= synced else begin
-    _write_all(descriptor, os.pread(descriptor, offset - begin, begin), begin)
-    os.ftruncate(descriptor, offset)
-    os.fdatasync(descriptor)
-    return offset
-
-
-def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+def write_all(descriptor: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
         written = os.pwrite(descriptor, view, offset)
@@ -327,7 +146,7 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> None:
 def _write_number(path: Path, number: int) -> None:
     """Say a number to other processes. It is there twice, as they may read in between."""
     with open_file(path, os.O_WRONLY | os.O_CREAT) as descriptor:
-        _write_all(descriptor, _NUMBER.pack(number, number), 0)
+        write_all(descriptor, _NUMBER.pack(number, number), 0)
 
 
 def _read_number(path: Path) -> tuple[int, int] | None:
@@ -338,6 +157,11 @@ def _read_number(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return _NUMBER.unpack(data) if len(data) == _NUMBER.size else None
+
+
+def say_durable(folder: Path, number: int) -> None:
+    """Let readers go up to a frame."""
+    _write_number(folder / _DURABLE, number)
 
 
 def durable_in(folder: Path) -> int:
@@ -355,6 +179,21 @@ def end_of(folder: Path) -> int | None:
         path = folder / _END
         raise OSError(errno.EIO, "it is not what was written: restore it from a copy", path)
     return found and found[0]
+
+
+def is_closed(folder: Path) -> bool:
+    """Whether the row takes no frames any more."""
+    try:
+        os.stat(folder / _CLOSED)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def close_at(folder: Path, number: int) -> None:
+    """Close a row behind a frame, unless somebody has said before where it ends."""
+    _make_closed(folder)
+    _decide(folder, number)
 
 
 def _make_closed(folder: Path) -> None:
@@ -427,6 +266,13 @@ def _last_in(descriptor: int, number: int, durable: int) -> int:
                 return last
             last = number
         number, offset = number + 1, offset + HEAD.size + size
+
+
+def framed(number: int, data: bytes, now_us: int) -> bytes:
+    """Return what a frame has before its object."""
+    fields = (_MAGIC, len(data), number, now_us, zlib.crc32(data))
+    head = HEAD.pack(*fields, 0)
+    return HEAD.pack(*fields, zlib.crc32(head[:-4]))
 
 
 Read = Callable[[int, int], bytes]

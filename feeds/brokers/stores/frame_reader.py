@@ -34,10 +34,8 @@ _KNOWN_ROWS: Final = 1024
 
 
 class Frame(NamedTuple):
-    """Where an object lies in its file. ``written_us`` is by the clock of the kernel."""
+    """An object in a frame: its bytes, and when it was written by the clock of the kernel."""
 
-    path: Path
-    offset: int
     size: int
     written_us: int
 
@@ -81,23 +79,25 @@ class _KnownRow:
         return self._end is not None
 
     def frame(self, number: int) -> Frame | None:
-        """Return where a frame is that readers may see; ``None`` if it was deleted."""
+        """Return a frame that readers may see; ``None`` if it was deleted."""
         if not self.firsts or number >= self.firsts[-1]:
             self.firsts = firsts_in(self.folder)
         first = self._file_with(number)
         if first is None:
             return None
-        path = log_path(self.folder, first)
         try:
-            with self._looking, open_file(path) as descriptor:
-                return Frame(path, *self._found(partial(os.pread, descriptor), first, number))
+            with self._looking, open_file(log_path(self.folder, first)) as descriptor:
+                return Frame(*self._found(partial(os.pread, descriptor), first, number)[1:])
         except FileNotFoundError:
             self.firsts = ()
             self._offsets.pop(first, None)
             return None
 
     def read(self, extents: Iterable[tuple[int, int, int]]) -> list[bytes | None]:
-        """Read bytes of frames, given as (number, start, end): as ``read_frame``."""
+        """Read bytes of the objects in frames, each given by its number, start and end.
+
+        ``None`` for a frame that readers may not see, or that was deleted.
+        """
         last = self.last()
         self.firsts = firsts_in(self.folder)
         with ExitStack() as stack, self._looking:
@@ -178,7 +178,7 @@ class FrameReader:
         return row.frame(number) if 1 <= number <= row.last() else None
 
     def read(self, folder: Path, extents: Iterable[tuple[int, int, int]]) -> list[bytes | None]:
-        """Read bytes of frames, each given by its number, start and end."""
+        """Read bytes of objects: see ``_KnownRow.read``."""
         return self._row(folder).read(extents)
 
     def numbers(self, folder: Path) -> range:
@@ -206,14 +206,3 @@ class FrameReader:
         while len(self._known) > _KNOWN_ROWS:
             self._known.popitem(last=False)
         return row
-
-
-def read_frame(frame: Frame, start: int, end: int | None) -> bytes | None:
-    """Return bytes of an object in a frame; ``None`` if it was deleted meanwhile."""
-    assert start >= 0, f"{frame.path}: an object has no byte {start}"
-    end = frame.size if end is None else min(end, frame.size)
-    try:
-        with open_file(frame.path) as descriptor:
-            return os.pread(descriptor, max(end - start, 0), frame.offset + start)
-    except FileNotFoundError:
-        return None

@@ -18,10 +18,9 @@ waited for. Nothing is written to, or said to be missing in, another one that li
 
 import asyncio
 import errno
-import fcntl
 import os
 import re
-import time
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,14 +28,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from changefeed.feeds.brokers.stores.commits import Commits
-from changefeed.feeds.brokers.stores.file_rows import (
-    FRAMES,
-    FrameWriter,
-    RowClosed,
-    close_frames,
-    sync,
-)
-from changefeed.feeds.brokers.stores.frame_reader import Frame, FrameReader, read_frame
+from changefeed.feeds.brokers.stores.file_rows import FRAMES, close_frames, sync, take_lock
+from changefeed.feeds.brokers.stores.frame_reader import FrameReader
+from changefeed.feeds.brokers.stores.frame_writer import FrameWriter, RowClosed
 from changefeed.feeds.brokers.stores.store import (
     MISSING,
     Listed,
@@ -135,7 +129,8 @@ class LocalStore:
             try:
                 return self._path(key).stat().st_mtime
             except FileNotFoundError:
-                frame = self._frame(key)
+                place = self._in_row(key)
+                frame = None if place is None else self._frames.find(*place)
                 if frame is not None:
                     return frame.written_us / 1e6
                 self._check_place()
@@ -212,10 +207,6 @@ class LocalStore:
             return self._write(key, data, replace=False)
         return commits is not None and self._read(key, 0, None) == data  # it was on its way
 
-    def _frame(self, key: str) -> Frame | None:
-        place = self._in_row(key)
-        return None if place is None else self._frames.find(*place)
-
     def _make_row(self, folder: Path) -> None:
         self._make_root()
         self._make_folder(folder)
@@ -233,18 +224,13 @@ class LocalStore:
     def _locked(self) -> Iterator[None]:
         """Hold the lock of what replaces objects here, in any process."""
         path = self._root / _LOCK
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        lock = take_lock(path, _LOCK_TRIES, _LOCK_PAUSE)
+        if lock is None:
+            raise StoreUnavailable(
+                f"another process holds {path} for {_LOCK_TRIES * _LOCK_PAUSE:.0f} s: look for "
+                f"a broker or a writer that is frozen, and let it go on or end it"
+            )
         try:
-            for _ in range(_LOCK_TRIES):
-                with suppress(BlockingIOError):
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                time.sleep(_LOCK_PAUSE)
-            else:
-                raise StoreUnavailable(
-                    f"another process holds {path} for {_LOCK_TRIES * _LOCK_PAUSE:.0f} s: look "
-                    f"for a broker or a writer that is frozen, and let it go on or end it"
-                )
             yield
         finally:
             os.close(lock)
@@ -301,9 +287,12 @@ class LocalStore:
                 file.seek(start)
                 return file.read() if end is None else file.read(end - start)
         except FileNotFoundError:
-            frame = self._frame(key)
-            if frame is not None:
-                return read_frame(frame, start, end)
+            place = self._in_row(key)
+            if place is not None:
+                extent = place.number, start, sys.maxsize if end is None else end
+                (found,) = self._frames.read(place.folder, [extent])
+                if found is not None:
+                    return found
             self._check_place()
             return None
 

@@ -1,6 +1,7 @@
 """Rows in files: what was acknowledged outlives everything, and nobody sees what may not."""
 
 import errno
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -9,14 +10,10 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.brokers.stores import file_rows, frame_reader
-from changefeed.feeds.brokers.stores.file_rows import (
-    FrameWriter,
-    RowClosed,
-    RowWritten,
-    close_frames,
-)
-from changefeed.feeds.brokers.stores.frame_reader import FrameReader, read_frame
+from changefeed.feeds.brokers.stores import file_rows, frame_reader, frame_writer
+from changefeed.feeds.brokers.stores.file_rows import RowWritten, close_frames
+from changefeed.feeds.brokers.stores.frame_reader import FrameReader
+from changefeed.feeds.brokers.stores.frame_writer import FrameWriter, RowClosed
 from tests.support.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/row/.frames")
@@ -35,6 +32,7 @@ class Row:
         self.disk = SimulatedDisk(self.random)
         monkeypatch.setattr(file_rows, "os", self.disk)
         monkeypatch.setattr(frame_reader, "os", self.disk)
+        monkeypatch.setattr(frame_writer, "os", self.disk)
         monkeypatch.setattr(file_rows, "fcntl", self.disk)
         monkeypatch.setattr(file_rows, "_LOCK_PAUSE", 0.0)
         self.writer = FrameWriter(FOLDER, self.disk.make_folder)
@@ -90,10 +88,8 @@ class Row:
 
     @staticmethod
     def _there(reader: FrameReader, number: int) -> bytes:
-        frame = reader.find(FOLDER, number)
-        assert frame is not None, f"frame {number} is missing"
-        data = read_frame(frame, 0, None)
-        assert data is not None
+        (data,) = reader.read(FOLDER, [(number, 0, sys.maxsize)])
+        assert data is not None, f"frame {number} is missing"
         return data
 
 
@@ -273,9 +269,7 @@ def test_a_frame_that_is_damaged_is_empty_and_those_behind_it_stay_counted(row: 
     row.append(3)
     row.disk.flip(LOG, 2)
     assert close_frames(FOLDER, row.disk.make_folder) == 3
-    found = FrameReader().find(FOLDER, 1)
-    assert found is not None
-    assert read_frame(found, 0, None) == b""
+    assert FrameReader().read(FOLDER, [(1, 0, sys.maxsize)]) == [b""]
 
 
 def test_a_full_disk_gets_back_what_was_begun_and_the_writer_goes_on(row: Row) -> None:
@@ -314,7 +308,7 @@ def test_a_sync_that_fails_is_never_repeated_and_ends_the_frames_before_it(
 def test_files_follow_each_other_and_go_when_no_frame_of_them_is_needed(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_rows, "_FILE_BYTES", 500)
+    monkeypatch.setattr(frame_writer, "_FILE_BYTES", 500)
 
     def logs() -> Sequence[str]:
         return sorted(x for x in row.disk.names[FOLDER] if x.endswith(".log"))
