@@ -6,8 +6,9 @@ writes the answer: only the owner knows which keys wait.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from changefeed.cli.existing_leases import existing_leases
 from changefeed.cli.io.report import say

@@ -10,7 +10,8 @@ ended only its end is looked at: no host reads there again.
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt

@@ -12,7 +12,9 @@ fails half-way is finished by another restore of the same document.
 import enum
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer

@@ -9,7 +9,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from changefeed.feeds.backlog import Backlog, Backlogs, changes_between
 from changefeed.feeds.errors import FeedError

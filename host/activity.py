@@ -1,64 +1,58 @@
-"""What a host did lately, and what it last listed of its fleet, for those who look at it.
+"""What a host did lately, how its ranges get on, as far as it has seen itself, and what it last
+listed of its fleet: for those who look at it, and for the leases of its ranges.
 
 It is written where things happen, at the cost of a few assignments, and rates are made of it
 once a round of balancing. Nothing here has a timer, and nobody waits for it.
 """
 
+import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+from opentelemetry.metrics import Observation
 
 from changefeed.feeds.feed import Position, RangeId
+from changefeed.leases.health import NOTHING_KNOWN, RangeHealth, WaitingKey
 from changefeed.leases.lease import Lease, Member
 
 _RATE_OVER = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RangeActivity:
     """``since`` is when this host acquired the range, ``checkpoint_at`` when it last wrote a
-    checkpoint of it, both in seconds since 1970; ``position`` is that checkpoint.
+    checkpoint of it, both in seconds since 1970; ``position`` is that checkpoint. Observers
+    were done with ``done`` changes since the last sample, and before it with ``rate`` a second.
     """
 
     since: float
     position: Position
+    health: RangeHealth = NOTHING_KNOWN
     checkpoint_at: float | None = None
+    done: int = 0
+    rate: float = 0.0
 
 
 class Activity:
-    """What one host does. ``wall`` gives seconds since 1970."""
+    """What one host does. ``wall`` gives seconds since 1970. What is reported of a range that
+    it does not own, or no more, is dropped.
+    """
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
         self.started_at = wall()
         self.ranges: dict[RangeId, RangeActivity] = {}
-        self.rates: Mapping[RangeId, float] = {}
-        """Changes a second that observers were done with, over the last ten seconds or so."""
+        """Those that are owned."""
         self.leases: Sequence[Lease] = ()
         """All of the fleet, as last listed."""
         self.members: Sequence[Member] = ()
         self.loop_lag = 0.0
         """How late the event loop was when it was last measured, in seconds."""
-        self.done = Counter[RangeId]()
-        """How many changes observers were done with since the last sample."""
+        self.on_trouble: Callable[[RangeId], None] = lambda _: None
+        """Called whenever trouble of a range begins or ends."""
         self._window = self.started_at
-
-    def acquired(self, range_id: RangeId, position: Position) -> None:
-        self.ranges[range_id] = RangeActivity(since=self._wall(), position=position)
-
-    def checkpointed(self, range_id: RangeId, position: Position) -> None:
-        known = self.ranges.get(range_id)
-        if known is not None:
-            self.ranges[range_id] = replace(
-                known, position=position, checkpoint_at=self._wall()
-            )
-
-    def given_up(self, range_id: RangeId) -> None:
-        self.ranges.pop(range_id, None)
-
-    def listed(self, leases: Sequence[Lease], members: Sequence[Member]) -> None:
-        self.leases, self.members = leases, members
 
     def sample(self) -> None:
         """Make rates, if the last ones are old enough."""
@@ -66,7 +60,88 @@ class Activity:
         seconds = now - self._window
         if 0 <= seconds < _RATE_OVER:
             return
-        if seconds > 0:  # else the clock was set back
-            self.rates = {x: count / seconds for x, count in self.done.items()}
+        for x in self.ranges.values():
+            if seconds > 0:  # else the clock was set back
+                x.rate = x.done / seconds
+            x.done = 0
         self._window = now
-        self.done.clear()
+
+    # one range
+
+    def acquired(self, lease: Lease, position: Position) -> None:
+        """Go on from what the lease says: what failed for its former owner has not got on. It
+        shows which keys wait when they are read.
+        """
+        health = replace(lease.health, waiting=0, oldest=None)
+        self.ranges[lease.range_id] = RangeActivity(
+            since=self._wall(), position=position, health=health
+        )
+
+    def checkpointed(self, range_id: RangeId, position: Position) -> None:
+        known = self.ranges.get(range_id)
+        if known is not None:
+            known.position, known.checkpoint_at = position, self._wall()
+
+    def given_up(self, range_id: RangeId) -> None:
+        self.ranges.pop(range_id, None)
+
+    def health_of(self, range_id: RangeId) -> RangeHealth:
+        known = self.ranges.get(range_id)
+        return NOTHING_KNOWN if known is None else known.health
+
+    def progressed(self, range_id: RangeId, changes: int) -> None:
+        known = self.ranges.get(range_id)
+        if known is not None:
+            known.done += changes
+            self._become(range_id, known.health.progressed(self._wall()))
+
+    def caught_up(self, range_id: RangeId) -> None:
+        health = self.health_of(range_id)
+        if health.has_problem:
+            self._become(range_id, health.caught_up())
+
+    def failed(self, range_id: RangeId, error: str) -> None:
+        self._become(range_id, self.health_of(range_id).failed(self._wall(), error))
+
+    def waits(self, range_id: RangeId, keys: int, oldest: WaitingKey | None) -> None:
+        """So many keys of the range wait for another try, ``oldest`` for the longest."""
+        self._become(range_id, self.health_of(range_id).waits(keys, oldest))
+
+    def wall_time_of(self, moment: float) -> float:
+        """Return when a moment of the loop's clock is, in seconds since 1970."""
+        return round(self._wall() + moment - asyncio.get_running_loop().time(), 1)
+
+    def stuck(self, range_id: RangeId, *, seconds: float) -> float:
+        """It has been waited for so long; return since when."""
+        assert seconds >= 0, f"range {range_id!r} has been waited for {seconds} s"
+        since = self._wall() - seconds
+        self._become(range_id, self.health_of(range_id).stuck(since))
+        return since
+
+    def returned(self, range_id: RangeId) -> None:
+        """It came back, or has acknowledged something."""
+        health = self.health_of(range_id)
+        if health.stuck_since is not None:
+            self._become(range_id, health.returned())
+
+    def _become(self, range_id: RangeId, health: RangeHealth) -> None:
+        known = self.ranges.get(range_id)
+        if known is not None:
+            before, known.health = known.health, health
+            if health.problems != before.problems:
+                self.on_trouble(range_id)
+
+    # metrics, which are read in another thread
+
+    def read_failing(self) -> list[Observation]:
+        ranges = list(self.ranges.items())
+        return [Observation(int(x.health.has_problem), {"range": name}) for name, x in ranges]
+
+    def read_waiting(self) -> Iterator[Observation]:
+        for name, known in list(self.ranges.items()):
+            health = known.health
+            is_outage = health.oldest is not None and health.oldest.next_try is None
+            why = "outage" if is_outage else "failed"
+            for reason in ("failed", "outage"):
+                keys = health.waiting if reason == why else 0
+                yield Observation(keys, {"range": name, "reason": reason})

@@ -13,11 +13,13 @@ to come.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from random import Random
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.creation import LeaseCreator
@@ -130,7 +132,7 @@ class Coordinator:
         asked = self._clock()
         self._round_ends, self._left = asked + self._settings.timing.balance_interval, False
         # A worker that ends meanwhile gives up its lease: the listing may not show it yet.
-        self._own = replace(self._own, reading=[*self._pool.ranges])
+        self._own = dataclasses.replace(self._own, reading=[*self._pool.ranges])
         leases, members = await self._listing.list_fleet()
         at = ListedAt(asked=asked, answered=self._clock(), wall=self._wall())
         self._watch.judge_by(self._settings.judged)
@@ -140,7 +142,7 @@ class Coordinator:
             fleet.leases.values(), root=self._discovery.root, ranges=ranges.listed
         )
         decision = decide(fleet, keymap, self._own, ranges, self._settings)
-        self._own = replace(self._own, past=decision.past)
+        self._own = dataclasses.replace(self._own, past=decision.past)
         self._fenced.clear()
         self._highest_epoch = max(self._highest_epoch, *(x.epoch for x in leases), 0)
         self._pool.listed(leases, asked=asked)
@@ -157,9 +159,9 @@ class Coordinator:
         return decision
 
     def _report(self, fleet: Fleet, decision: Decision) -> None:
-        leases, members = [*fleet.leases.values()], [*fleet.members.values()]
+        leases, activity = [*fleet.leases.values()], self._events.activity
+        activity.leases, activity.members = leases, [*fleet.members.values()]
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
-        self._events.activity.listed(leases, members)
         reports = fleet.reporter == self._me
         self._events.listed_unassigned(fleet.unassigned(decision.readable) if reports else {})
         if fleet.alive != self.alive:

@@ -4,11 +4,13 @@ Each write here is one attempt, and idempotent or compare-and-set: several hosts
 once, and one of them wins.
 """
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from random import Random
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.host.decide import Decision
@@ -94,7 +96,7 @@ class LeaseCreator:
         """Create the lease of a child where its parents have ended."""
         found = new.child.range
         if not found.parents:  # for who draws where ranges come from
-            found = replace(found, parents=tuple(x.range_id for x in new.parents))
+            found = dataclasses.replace(found, parents=tuple(x.range_id for x in new.parents))
         child = Lease(range=found, checkpoint=new.start)
         if new.revived is None:
             await self._fill(_with_load(child, new.parents))

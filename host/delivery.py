@@ -78,7 +78,7 @@ class Delivery:
         self._watch = CallWatch(
             STUCK_AFTER,
             overdue=partial(self._events.no_progress, owned.range_id, self._settings.observer),
-            returned=partial(self._events.health.returned, owned.range_id),
+            returned=partial(self._events.activity.returned, owned.range_id),
         )
         self._room = self._settings.observer.max_unacknowledged
         largest = min(self._room, self._settings.feed.page_size)
@@ -176,7 +176,7 @@ class Delivery:
             self._checkpoints.at_rest
             and not self._unread[0]
             and self._owned.deaths == NO_DEATHS
-            and not self._events.health.of(self._owned.range_id).has_problem
+            and not self._events.activity.health_of(self._owned.range_id).has_problem
         )
 
     async def _deliver(self, observers: RangeObservers) -> CloseReason:
@@ -292,7 +292,7 @@ class Delivery:
             if not changes:
                 self._checkpoints.read((), page.position)
                 if not self._progress.unacknowledged:
-                    self._events.health.caught_up(self._owned.range_id)
+                    self._events.activity.caught_up(self._owned.range_id)
         return True
 
     # what its observers are told, and say

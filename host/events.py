@@ -20,7 +20,6 @@ from changefeed.feeds.feed import Position, RangeId
 from changefeed.host import metrics as m
 from changefeed.host.activity import Activity
 from changefeed.host.call_watch import Overdue
-from changefeed.host.range_health import RangeHealths
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.health import WaitingKey, one_line
@@ -53,7 +52,7 @@ health, metrics, and one warning. Nothing is ended for it."""
 
 class HostEvents(FailureLog):
     """The events of one host. Ranges appear as the attribute ``range``; ``wall`` gives seconds
-    since 1970, for their health.
+    since 1970.
     """
 
     def __init__(
@@ -74,7 +73,6 @@ class HostEvents(FailureLog):
         self._failure: Mapping[str, str] = {}
         self.request_units: Callable[[], float | None] = lambda: None
         """Says what reading the feed has cost so far."""
-        self.health = RangeHealths(wall)
         self.activity = Activity(wall)
         self._metrics = m.HostMetrics(
             meter or metrics.get_meter("changefeed"),
@@ -82,8 +80,8 @@ class HostEvents(FailureLog):
             [
                 (m.LAG, self._read_lags),
                 (m.LAG_TIME, self._read_lag_times),
-                (m.FAILING, self.health.read_failing),
-                (m.WAITING, self.health.read_waiting),
+                (m.FAILING, self.activity.read_failing),
+                (m.WAITING, self.activity.read_waiting),
                 (m.LOAD, self._read_loads),
                 (m.OWNED, lambda: [Observation(len(self.activity.ranges))]),
                 (m.PAUSED, lambda: [Observation(len(self._paused))]),
@@ -152,8 +150,7 @@ class HostEvents(FailureLog):
         self, lease: Lease, position: Position, how: str, previous: HostName | None
     ) -> None:
         self._moves["acquired"] += 1
-        self.health.begin(lease.range_id, lease.health)
-        self.activity.acquired(lease.range_id, position)
+        self.activity.acquired(lease, position)
         self._metrics.count(m.ACQUISITIONS, how=how)
         if how == "stolen":
             self._metrics.count(m.STEALS)
@@ -221,7 +218,6 @@ class HostEvents(FailureLog):
     def _released(self, lease: Lease, level: int, how: str, reason: str) -> None:
         name = lease.range_id
         self._lags.pop(name, None)
-        self.health.forget(name)
         self.activity.given_up(name)
         self._log.log(
             level, "lease.released", range=name, epoch=lease.epoch, how=how, reason=reason
@@ -256,8 +252,7 @@ class HostEvents(FailureLog):
     # reading
 
     def batch(self, range_id: RangeId, changes: int, seconds: float) -> None:
-        self.health.progressed(range_id)
-        self.activity.done[range_id] += changes
+        self.activity.progressed(range_id, changes)
         self._metrics.count(m.CHANGES, changes, range=range_id)
         self._metrics.count(m.BATCHES, range=range_id)
         self._metrics.observer_took(seconds)
@@ -299,7 +294,7 @@ class HostEvents(FailureLog):
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
-        self.health.failed(range_id, describe(error))
+        self.activity.failed(range_id, describe(error))
         self._metrics.count(m.RETRIES, range=range_id)
         super().observer_retrying(range_id, attempt, error, delay)
 
@@ -314,9 +309,9 @@ class HostEvents(FailureLog):
                 sequence=oldest.change.sequence,
                 tries=oldest.tries,
                 error=one_line(describe(oldest.error)),
-                next_try=None if outage else self.health.wall_time_of(oldest.until),
+                next_try=None if outage else self.activity.wall_time_of(oldest.until),
             )
-        self.health.waits(range_id, len(waiting), told)
+        self.activity.waits(range_id, len(waiting), told)
 
     def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
         self._metrics.count(m.STUCK, range=range_id)
@@ -328,7 +323,7 @@ class HostEvents(FailureLog):
         """Report a call that goes on and on, or what is never acknowledged. A call that has no
         time limit may never end; acknowledgements have none.
         """
-        since = self.health.stuck(range_id, seconds=STUCK_AFTER)
+        since = self.activity.stuck(range_id, seconds=STUCK_AFTER)
         if overdue == "acknowledgement":
             advice = "it has not acknowledged what it was given: see that it does"
         else:
@@ -345,12 +340,12 @@ class HostEvents(FailureLog):
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
         self._metrics.count(m.RETRIES_EXHAUSTED, range=range_id)
-        self.health.failed(range_id, text_of(error))
+        self.activity.failed(range_id, text_of(error))
         super().observer_gave_up(range_id, error, delay)
 
     def range_paused(self, range_id: RangeId, reason: str) -> None:
         """Report that observer or feed have failed for good, and that the range is paused."""
-        self.health.failed(range_id, reason)
+        self.activity.failed(range_id, reason)
         self._log.error("range.paused", range=range_id, reason=reason)
 
     def range_full(self, range_id: RangeId, keys: Collection[str], room: int) -> None:

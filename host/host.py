@@ -307,7 +307,7 @@ class Host:
             random=self._random,
             failed=self._failures.record,
         )
-        self.events.health.on_trouble = renewer.changed
+        self.events.activity.on_trouble = renewer.changed
         return renewer
 
     async def _enter(self) -> None:

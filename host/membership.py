@@ -27,9 +27,10 @@ it beats again.
 import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
 from math import inf
+
+from msgspec.structs import replace
 
 from changefeed.host.events import HostEvents
 from changefeed.host.retries import Retrier

@@ -31,9 +31,10 @@ Limits: one epoch, one object. When the lease comes back later, it is another ob
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from math import inf
 from typing import Never
+
+from msgspec.structs import replace
 
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.checkpoint import Checkpoint

@@ -46,10 +46,9 @@ def of_host(host: Host, *, own: bool = False) -> FleetListing:
 
 def _as_written(host: Host, listed: Lease) -> Lease:
     """Return the lease as this host wrote it last, if it is its own."""
-    mine = host.leases.get(listed.range_id)
-    if mine is None:
-        return listed
-    return mine.with_health(host.events.health.ranges.get(mine.range_id, mine.health))
+    mine = host.leases.get(listed.range_id, listed)
+    known = host.events.activity.ranges.get(mine.range_id)
+    return mine if known is None else mine.with_health(known.health)
 
 
 def _metrics(host: Host) -> Mapping[str, Metrics]:
@@ -62,7 +61,7 @@ def _metrics(host: Host) -> Mapping[str, Metrics]:
         found[name] = replace(
             found.get(name, _NOTHING),
             position=mine.position,
-            rate=host.events.activity.rates.get(name, 0.0),
+            rate=mine.rate,
             checkpoint_at=mine.checkpoint_at,
             owned_since=mine.since,
         )

@@ -1,8 +1,9 @@
 """The little a host needs of the place where leases are kept."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import FleetRecord, Lease, Member
@@ -10,8 +11,7 @@ from changefeed.stores.bounded import CallLimits
 from changefeed.stores.store import WHOLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedFleet:
+class ListedFleet(msgspec.Struct, frozen=True, kw_only=True):
     """Leases without their positions, and members: all, or those written since.
 
     ``total`` is how many leases and members there are, ``None`` if that is not known. ``token``

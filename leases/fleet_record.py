@@ -11,7 +11,8 @@ A store of ownership that was emptied is found again: the id is that of the chec
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import FleetRecord, RangeEnd

@@ -16,8 +16,11 @@ Pure: nothing here asks a feed or a store. Listings may be torn: what is created
 owned for the first time has to be so in two listings in a row.
 """
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
@@ -286,7 +289,8 @@ def _completed(lease: Lease, listed: FeedRange | None) -> Lease:
         return lease
     low, high = (known.low, known.high) if known.high else (listed.low, listed.high)
     generation = max(known.generation, listed.generation)
-    return replace(lease, range=replace(known, low=low, high=high, generation=generation))
+    found = dataclasses.replace(known, low=low, high=high, generation=generation)
+    return replace(lease, range=found)
 
 
 _Generation = tuple[int, int]

@@ -1,12 +1,12 @@
 """The values of ownership: a lease, a member, and the names they are made of."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, NewType
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, Hole
@@ -20,8 +20,7 @@ Version = NewType("Version", str)
 WriteId = NewType("WriteId", str)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeEnd:
+class RangeEnd(msgspec.Struct, frozen=True, kw_only=True):
     """What an ended range goes on in, and who has ended it.
 
     ``high`` and ``holes`` say what the range had done behind the position at which its children
@@ -69,8 +68,7 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer: Literal["", "taken", "not waiting", "no dead letters"] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """Who reads one range, and (if carried) how far they have got.
 
     ``checkpoint`` is set on every stored lease. ``None`` means *not carried*: a listing
@@ -150,7 +148,7 @@ class Lease:
             renewals=self.renewals + 1,
             next_owner=None,
             health=self.health.returned(),
-            deaths=msgspec.structs.replace(deaths or self.deaths, noted=None),
+            deaths=replace(deaths or self.deaths, noted=None),
             cooling=self.cooling or self.owner not in (None, host),
         )
 
@@ -279,8 +277,7 @@ class Lease:
         return replace(self, write_id=name, stamp=stamp)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCheckpoint:
+class KeptCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint that is kept apart from its lease, and the epoch that has written it."""
 
     range_id: RangeId
@@ -294,8 +291,7 @@ class KeptCheckpoint:
         return self.checkpoint.position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(msgspec.Struct, frozen=True, kw_only=True):
     """A host as the others see it; ``heartbeats`` is its sign of life.
 
     A member that is ``stopping`` gets no more leases, and no member more than ``max_ranges``,
@@ -318,8 +314,7 @@ class Member:
         return (self.incarnation, self.heartbeats)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetRecord:
+class FleetRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is written once for all hosts of a fleet.
 
     ``id`` names the fleet, empty before its first host has joined. ``feed`` is the identity of

@@ -8,10 +8,10 @@ an older epoch.
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Generic, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.checkpoint import Checkpoint

@@ -29,10 +29,10 @@ and every claim moves that version, so a late write comes in before them or not 
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import ListedFleet

@@ -9,7 +9,8 @@ Both also say which ranges have ended, and go on in others then.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.parts import range_in_name

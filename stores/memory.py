@@ -6,8 +6,9 @@ of the event loop, and the same calls in the same order give the same versions.
 
 from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import replace
 from itertools import count
+
+from msgspec.structs import replace
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.backends import Address

@@ -8,8 +8,10 @@ a listing leaves out. What is in it, and what a refused write means, is told in 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
 from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
 
 MAX_BODY = 1_000_000
 """Bytes of a body that every store takes, with an escape for all that is not ASCII. An item of
@@ -19,8 +21,7 @@ WHOLE = ""
 """The token before the first: everything has been written since."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """``kind`` is a word in small letters; ``key``, ``position`` may be any text, and long.
     ``body`` is a JSON object of up to ``MAX_BODY``.
 
@@ -35,8 +36,7 @@ class Record:
     version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """``total`` is how many records of the kinds there are, ``None`` if that is not known.
 
     ``token`` is where the next listing begins; ``WHOLE`` where all are to be listed again.

@@ -1,8 +1,9 @@
 """Who and what appears in the suites of lease containers."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint

@@ -2,7 +2,7 @@
 tests over the fixture ``leases``: those that list all leases each time agree by themselves.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer

@@ -3,9 +3,9 @@ over the fixtures ``connect`` and ``leases``.
 """
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Position
 from changefeed.leases.checkpoint import Checkpoint

@@ -2,9 +2,8 @@
 ``connect`` and ``leases``. Nothing here depends on time.
 """
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, Hole

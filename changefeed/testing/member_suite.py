@@ -3,7 +3,8 @@
 """
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Incarnation, Member

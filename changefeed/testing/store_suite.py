@@ -5,10 +5,10 @@ to the same records each time. Nothing here depends on time.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.stores.store import MAX_BODY, WHOLE, Listed, Record, Store
 

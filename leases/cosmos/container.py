@@ -21,9 +21,10 @@ two hosts in two regions would both win. All hosts must write in the same region
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import NoReturn, TypeVar
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import ListedFleet

@@ -21,12 +21,13 @@ in which another processor keeps no ``properties`` (Java's) forgets our part at 
 its writes; take such leases over when its fleet has stopped.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, Position
 from changefeed.leases.checkpoint import Checkpoint
@@ -204,10 +205,10 @@ def lease_in(document: Mapping[str, Any]) -> Lease:
 def _feed_range_in(document: Mapping[str, Any], ours: Ownership | None) -> FeedRange:
     low, high = bounds_in(document)
     if ours is not None:
-        return replace(ours.lease.range, low=low, high=high)
+        return dataclasses.replace(ours.lease.range, low=low, high=high)
     found = FeedRange(id=range_in(document), low=low, high=high)
     # Others do not say its generation: what they cut is named by its bounds.
-    return replace(found, generation=(0, int(is_part(found))))
+    return dataclasses.replace(found, generation=(0, int(is_part(found))))
 
 
 def _checkpoint_in(document: Mapping[str, Any]) -> Checkpoint | None:

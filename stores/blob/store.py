@@ -8,8 +8,8 @@ there, and the server refuses the second one if it has done the first. So each w
 a token, and a write that was refused is looked up by it.
 """
 
+import dataclasses
 from collections.abc import Collection
-from dataclasses import replace
 from os.path import commonprefix
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from azure.core.exceptions import (
 )
 from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobClient, ContainerClient
+from msgspec.structs import replace
 
 from changefeed.runtime.for_each import for_each
 from changefeed.stores.blob.address import BlobAddress
@@ -160,7 +161,7 @@ class BlobStore(Store):
             except ResourceNotFoundError:
                 return None
         properties = loaded.properties
-        found = replace(found, metadata=properties.metadata or {})
+        found = dataclasses.replace(found, metadata=properties.metadata or {})
         return _of_version(record_in(kind, found, content), properties.etag)
 
     async def _require_container(self) -> None:

@@ -7,10 +7,10 @@ again, knows its own.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.for_each import for_each

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.postgres.connection import Database, Row

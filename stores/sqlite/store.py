@@ -24,11 +24,11 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from changefeed.stores.sqlite.file import Row, SqliteFile, making, rows
 from changefeed.stores.store import WHOLE, Listed, Record, Store, written_over

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.feed import RangeId

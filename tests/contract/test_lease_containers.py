@@ -1,10 +1,11 @@
 """Our lease containers keep the contract, and what else all of them promise."""
 
 import asyncio
-from dataclasses import replace
+import dataclasses
 
 import pytest
 from hypothesis import given
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.container import LeaseContainer
@@ -106,7 +107,9 @@ async def test_every_field_of_a_lease_comes_back(
     await leases.create(first)
     found = await whole(leases, first.range_id)
     assert as_written(found) == first
-    wanted = replace(second, range=replace(second.range, id=first.range_id), epoch=first.epoch)
+    wanted = replace(
+        second, range=dataclasses.replace(second.range, id=first.range_id), epoch=first.epoch
+    )
     await leases.replace(replace(wanted, version=found.version))
     found = await whole(leases, first.range_id)
     assert as_written(found) == wanted

@@ -1,9 +1,10 @@
 """Positions and lineage that are saved from one container and given back to another."""
 
+import dataclasses
 from collections.abc import Collection
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, Position
 from changefeed.fleet.restore import LeaseChange, carry_out, read_all, steps_to
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.real_time
 Facts = dict[str, tuple[str | None, RangeEnd | None, str | None, int]]
 
 R0 = make.feed_range("r0", "", "8")
-R1 = replace(make.feed_range("r1", "", "8"), generation=(1, 0))
+R1 = dataclasses.replace(make.feed_range("r1", "", "8"), generation=(1, 0))
 END = RangeEnd(children=(Child(range=R1, start=Position("0")),))
 SAVED = [
     make.lease(R0, at="9", end=END, epoch=4),

@@ -5,7 +5,6 @@ import base64
 import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import aiohttp
@@ -14,6 +13,7 @@ import pytest_asyncio
 from aiohttp.test_utils import TestClient, TestServer
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
+from msgspec.structs import replace
 
 from changefeed.cli.monitoring import opened_monitor
 from changefeed.feeds.backend import OpenOptions

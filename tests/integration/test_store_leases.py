@@ -1,15 +1,16 @@
 """Leases in PostgreSQL, Redis and Azure Blob by their addresses, over real servers."""
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
 from azure.eventhub.extensions.checkpointstoreblobaio import BlobCheckpointStore
 from azure.storage.blob.aio import ContainerClient
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from changefeed.feeds.backend import OpenOptions
@@ -110,7 +111,7 @@ async def test_a_check_of_a_mistyped_name_makes_nothing(
     postgres: Postgres, redis: Redis
 ) -> None:
     address = f"{postgres.url}?schema=mistyped"
-    for look in (opening(), replace(opening(), create=False, must_exist=True)):
+    for look in (opening(), dataclasses.replace(opening(), create=False, must_exist=True)):
         with pytest.raises(StoreMissing, match="schema 'mistyped'"):
             await severities(address, look)
     async with connect(read_address(address.removeprefix("postgresql:"))) as database:

@@ -1,8 +1,9 @@
 """Breaks of rules 12 and 13: stopping, and what is delivered how often."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Change, Position
 from changefeed.host.checkpointer import Checkpointer

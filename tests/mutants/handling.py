@@ -1,13 +1,14 @@
 """Breaks of rules 8 to 11: user code, order, failures, and what may pass."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from math import inf
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from changefeed.cli import exit_codes
 from changefeed.feeds.errors import FeedUnavailable
@@ -306,7 +307,13 @@ def one_torn_listing_is_enough_to_create_and_delete_leases(m: Patch) -> None:
         fleet: Fleet, keymap: KeyMap, past: decide.HostMemory, ranges: Any, *, patience: float
     ) -> Any:
         found = old(fleet, keymap, past, ranges, patience=patience)
-        return old(fleet, keymap, replace(past, wanted=found.wanted), ranges, patience=patience)
+        return old(
+            fleet,
+            keymap,
+            dataclasses.replace(past, wanted=found.wanted),
+            ranges,
+            patience=patience,
+        )
 
     m.patch(decide, "_LeaseChanges", at_once)
 

@@ -3,8 +3,10 @@
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import Record

@@ -7,9 +7,10 @@ none at all (negative, infinite, not a number, missing). When all works again, i
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease

@@ -9,11 +9,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.leases.container import ListedFleet

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeId

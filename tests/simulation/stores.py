@@ -1,10 +1,12 @@
 """What the leases of a world are kept in, and who tells of every write to it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, Literal, Protocol, TypeAlias, cast
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet

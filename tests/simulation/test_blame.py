@@ -1,9 +1,8 @@
 """What may be held against a change: each rule is broken once."""
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Change
 from changefeed.leases.deaths import NO_DEATHS

@@ -1,9 +1,9 @@
 """What the checkers find, told without a world: each rule is broken once."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of

@@ -1,14 +1,15 @@
 """What the end of a story must show, each broken once: a world of a few values."""
 
 import asyncio
+import dataclasses
 from collections import Counter
 from collections.abc import Coroutine
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint
@@ -107,7 +108,7 @@ async def test_leases_that_wait_for_ever_and_tombstones_are_seen() -> None:
     assert any("leases wait for ever" in x for x in await few.ending()._left_over())
     few = Few(1)
     (lease,) = await few.own(A)
-    of_before = replace(lease.range, id=type(lease.range.id)("gone"))
+    of_before = dataclasses.replace(lease.range, id=type(lease.range.id)("gone"))
     ended = replace(lease, range=of_before, end=make.CLOSED, checkpoint=Checkpoint.of_text("0"))
     await few.leases.create(ended)
     assert any("tombstones are left of ['gone']" in x for x in await few.ending()._left_over())

@@ -1,8 +1,7 @@
 """What a scout makes of writes to leases: a probe that is hit wrongly shows nothing."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Incarnation, Lease

@@ -6,8 +6,10 @@ three times in a row. Checked: every change is handled or put aside, in order; w
 put aside after six deaths at the most; nothing else is.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.leases.lease import HostName, Incarnation, Lease

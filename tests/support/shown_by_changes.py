@@ -1,6 +1,6 @@
 """A lease container that shows what was written, and not how much there is."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.lease import Member

@@ -7,12 +7,13 @@ own checker: exactly the alerts that it names have fired.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.claims import pause

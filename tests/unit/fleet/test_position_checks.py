@@ -1,10 +1,11 @@
 """Documents of positions that do not fit their feed are refused, with each wrong entry."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Child, FeedRange, Page, Position, RangeId
@@ -44,7 +45,7 @@ def at(lease: Lease, position: str) -> Lease:
 
 
 def bounded(lease: Lease, low: str, high: str) -> Lease:
-    return replace(lease, range=replace(lease.range, low=low, high=high))
+    return replace(lease, range=dataclasses.replace(lease.range, low=low, high=high))
 
 
 Edit = Callable[[list[Lease]], list[Lease]]

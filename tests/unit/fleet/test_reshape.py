@@ -1,13 +1,14 @@
 """Ranges that operators split without the feed, and merge again."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.cosmos.positions import position
 from changefeed.feeds.cosmos.topology import part_between
@@ -447,14 +448,14 @@ async def test_what_cannot_be_split_is_refused_with_its_reason() -> None:
     parts = Parted()
     assert "no lease" in await outcome(parts.split())
     stored = await parts.put(ZERO, 5)
-    partless = replace(parts.leased(), feed=PartlessFeed(1))
+    partless = dataclasses.replace(parts.leased(), feed=PartlessFeed(1))
     assert "cannot be read in parts" in await outcome(split(partless, ZERO, 2))
     stored = await parts.leases.replace(stored.paused_because("maintenance"))
     assert "maintenance" in await outcome(parts.split())
     stored = await parts.leases.replace(stored.paused_because(None))
     await parts.leases.replace(make.closed(stored))
     assert "has ended" in await outcome(parts.split())
-    unread = replace(part_between(WHOLE, "7F", "FF"), id=HIGH)
+    unread = dataclasses.replace(part_between(WHOLE, "7F", "FF"), id=HIGH)
     await parts.leases.create(Lease(range=unread, checkpoint=Checkpoint(position(5))))
     assert "not been read yet" in await outcome(parts.split(HIGH))
 

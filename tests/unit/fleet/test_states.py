@@ -1,10 +1,10 @@
 """How things stand in a fleet, decided from what was listed and what hosts say."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed

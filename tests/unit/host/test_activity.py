@@ -1,7 +1,10 @@
 """What a host remembers of what it did, for those who look at it."""
 
-from changefeed.feeds.feed import RangeId
+from collections.abc import Mapping
+
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.host.activity import Activity
+from tests.support import make
 
 R, S = RangeId("r"), RangeId("s")
 
@@ -16,14 +19,31 @@ class Clock:
 def test_rates_are_made_of_ten_seconds() -> None:
     clock = Clock()
     activity = Activity(clock)
-    activity.done[R] += 30
-    activity.done[S] += 10
+    for found, changes in ((R, 30), (S, 10)):
+        activity.acquired(make.lease(found), Position("0"))
+        activity.progressed(found, changes)
     clock.now += 9
     activity.sample()
-    assert activity.rates == {}
+    assert rates(activity) == {R: 0.0, S: 0.0}
     clock.now += 1
     activity.sample()
-    assert activity.rates == {R: 3.0, S: 1.0}
+    assert rates(activity) == {R: 3.0, S: 1.0}
     clock.now += 10
     activity.sample()
-    assert activity.rates == {}, "nothing was done since"
+    assert rates(activity) == {R: 0.0, S: 0.0}, "nothing was done since"
+
+
+def test_what_fails_after_its_range_was_given_up_leaves_nothing_behind() -> None:
+    activity, troubled = Activity(Clock()), list[RangeId]()
+    activity.on_trouble = troubled.append
+    activity.acquired(make.lease(R), Position("0"))
+    activity.failed(R, "no such table")
+    activity.given_up(R)
+    activity.failed(R, "no such table")
+    activity.waits(R, 0, None)
+    assert (activity.ranges, troubled) == ({}, [R])
+    assert [*activity.read_failing(), *activity.read_waiting()] == []
+
+
+def rates(activity: Activity) -> Mapping[RangeId, float]:
+    return {name: x.rate for name, x in activity.ranges.items()}

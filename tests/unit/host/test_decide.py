@@ -1,12 +1,13 @@
 """What one host makes of what it listed. Times are of its own clock; nothing here waits."""
 
+import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.host.decide import Decision, FeedRanges, HostView, decide
@@ -50,10 +51,10 @@ class Mind:
         self.fleet = self._watch.take(
             leases, members, ListedAt(asked=at, answered=at, wall=0.0)
         )
-        own = replace(self.own, reading=[RangeId(x) for x in owned])
+        own = dataclasses.replace(self.own, reading=[RangeId(x) for x in owned])
         keymap = KeyMap(leases, root=root, ranges=self.ranges.listed)
         self.decision = decide(self.fleet, keymap, own, self.ranges, self.settings)
-        self.own = replace(own, past=self.decision.past)
+        self.own = dataclasses.replace(own, past=self.decision.past)
         return self.decision
 
 
@@ -273,7 +274,7 @@ def of_b(n: int) -> Lease:
 START = Position("0")
 WHOLE = make.feed_range("w", "0", "8")
 LOW, HIGH = (
-    replace(make.feed_range(*x), generation=(1, 0))
+    dataclasses.replace(make.feed_range(*x), generation=(1, 0))
     for x in (("low", "0", "4"), ("high", "4", "8"))
 )
 ENDED = make.lease(WHOLE, epoch=1).ended_in(
@@ -326,7 +327,7 @@ def test_a_tombstone_is_deleted_once_the_feed_was_asked_since_it_was_seen_to_be_
     mine = Mind(FEED)
     mine.look([ENDED, *READ], [], 5)
     assert wants(mine.look([ENDED, *READ], [], 10)) == NOTHING
-    mine.ranges = replace(FEED, asked=7.0)
+    mine.ranges = dataclasses.replace(FEED, asked=7.0)
     assert wants(mine.look([ENDED, *READ], [], 15))[2] == {"w"}
 
 

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.host.membership import NameTaken

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.host.events import HostEvents
 from changefeed.host.membership import Membership, NameTaken

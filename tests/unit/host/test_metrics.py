@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -49,9 +49,10 @@ def test_a_range_whose_observer_is_stuck_is_failing_until_it_comes_back() -> Non
         return samples(registry)["changefeed_range_failing", (("range", "r0"),)]
 
     with counting() as (events, registry):
+        events.acquired(make.lease(R0), Position("0"), "available", None)
         events.no_progress(R0, ObserverSettings(), "call")
         assert shown(registry) == 1
-        events.health.returned(R0)
+        events.activity.returned(R0)
         assert shown(registry) == 0
 
 
@@ -65,6 +66,7 @@ async def test_an_outage_is_told_from_keys_that_wait_while_others_go_on() -> Non
 
     waiting = [Waiting(make.change(n), until=5.0) for n in (1, 2, 3)]
     with counting() as (events, registry):
+        events.acquired(make.lease(R0), Position("0"), "available", None)
         events.keys_wait(R0, waiting[:1], outage=False)
         assert shown(registry) == (1, 0)
         events.keys_wait(R0, waiting, outage=True)
@@ -78,7 +80,7 @@ def test_loads_are_those_that_the_leases_of_this_host_say() -> None:
     with counting() as (events, registry):
         events.acquired(owned, Position("0"), "available", None)
         unknown = replace(owned, range=FeedRange(id=RangeId("r1")))
-        events.activity.listed([owned.with_load(0.35, cooling=False), unknown], [])
+        events.activity.leases = [owned.with_load(0.35, cooling=False), unknown]
         found = samples(registry)
         events.given_up(owned, CloseReason.HANDED_OVER)
         later = samples(registry)

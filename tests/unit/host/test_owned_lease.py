@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.owned_lease import OwnedLease

@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed

@@ -136,7 +136,7 @@ async def test_a_call_that_does_not_come_back_is_stuck_and_logged_once(
             await asyncio.sleep(20)
             health = await watched.health()
             assert health.stuck_since is not None
-            assert watched.host.events.health.ranges[R0] == health
+            assert watched.host.events.activity.health_of(R0) == health
             await asyncio.sleep(1000)
             assert (await watched.health()).stuck_since == health.stuck_since
     (warning,) = [x for x in logs if x["event"] == "observer.stuck"]

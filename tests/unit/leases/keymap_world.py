@@ -7,11 +7,14 @@ one log for each key. What is checked: each key is read in order, nothing is lef
 is read twice, and all is read in the end.
 """
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
@@ -111,7 +114,7 @@ class LogFeed:
         whole = found.of or found.id
         generation = (found.generation[0], found.generation[1] + depth)
         part = spanning(f"{whole}~{low}-{high}", low, high, generation)
-        return replace(part, of=whole)
+        return dataclasses.replace(part, of=whole)
 
     def one(self, found: Sequence[FeedRange]) -> bool:
         return len({x.of for x in found}) == 1 and found[0].of is not None
@@ -530,7 +533,7 @@ class World:
                 self._note(lease, found)
             return
         for x in found.children:
-            foreign = replace(x.range, generation=(0, 0))
+            foreign = dataclasses.replace(x.range, generation=(0, 0))
             if foreign.id not in self.store:
                 self._written(Lease(range=foreign, checkpoint=Checkpoint(x.start), stamp=1.0))
         if self._random.random() < 0.8:

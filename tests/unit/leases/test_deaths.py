@@ -1,6 +1,5 @@
 """What kills its process is found and put aside, and nothing else is."""
 
-import dataclasses
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -105,7 +104,7 @@ def test_only_an_owner_of_ours_that_did_not_release_its_lease_has_died() -> None
 def test_whoever_takes_a_lease_from_the_living_begins_without_their_note() -> None:
     deaths = NO_DEATHS.died(read=7).died(read=7)
     lease = make.lease("r0").taken_by(A, FIRST, deaths)
-    noted = dataclasses.replace(lease, deaths=deaths.noting(3))
+    noted = replace(lease, deaths=deaths.noting(3))
     for taken in (noted.taken_by(A, FIRST), noted.taken_by(B, SECOND, noted.deaths)):
         assert taken.deaths == deaths
 
@@ -113,7 +112,7 @@ def test_whoever_takes_a_lease_from_the_living_begins_without_their_note() -> No
 def test_a_steal_does_not_clear_a_suspect() -> None:
     suspected = NO_DEATHS.died(read=7).died(read=7).noting(3).died(read=7)
     lease = make.lease("r0").taken_by(A, FIRST, suspected)
-    noted = dataclasses.replace(lease, deaths=suspected.noting(3))
+    noted = replace(lease, deaths=suspected.noting(3))
     stolen = noted.taken_by(B, SECOND)
     assert stolen.deaths == suspected
     assert stolen.deaths.suspect == 3

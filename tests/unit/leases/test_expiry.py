@@ -1,4 +1,4 @@
-from dataclasses import replace
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.expiry import ExpiryWatch, ListedAt

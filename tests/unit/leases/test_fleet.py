@@ -1,12 +1,12 @@
 """One snapshot of a fleet: each lease once, whatever a listing shows of it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet.states import FleetListing, fleet_status

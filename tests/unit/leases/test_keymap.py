@@ -3,11 +3,12 @@
 To look at one fleet: ``World(seed, trouble).run()``.
 """
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.keymap import KeyMap
@@ -92,7 +93,7 @@ def test_a_paused_lease_keeps_its_keys() -> None:
 def test_keys_without_a_lease_are_gaps_unless_they_come_or_have_ended() -> None:
     assert KeyMap([lease(LEFT)], ranges=[LEFT, RIGHT]).gaps() == [("02", "04")]
     assert not KeyMap([lease(LEFT), ended(RIGHT)], ranges=[LEFT, RIGHT]).gaps()
-    listed = [LEFT, replace(RIGHT, parents=(PARENT.id,))]
+    listed = [LEFT, dataclasses.replace(RIGHT, parents=(PARENT.id,))]
     unbounded = lease(FeedRange(id=PARENT.id))
     assert not KeyMap([lease(LEFT), unbounded], ranges=listed).gaps()
     stranger = lease(FeedRange(id=RangeId("x")))

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from itertools import product
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.container import LeaseContainer

@@ -1,11 +1,12 @@
 """Positions that cross between hosts and Spark."""
 
+import dataclasses
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.cosmos.backend import position_traits
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
@@ -108,7 +109,9 @@ def test_an_observer_learns_what_hosts_have_done_behind_positions_and_the_source
 
 def test_ranges_of_a_merge_that_was_cut_off_are_read_on() -> None:
     store, (low, high) = of_two_halves()
-    joined = replace(store.physical[0], id=RangeId("-FF"), of=RangeId("0"), generation=(0, 2))
+    joined = dataclasses.replace(
+        store.physical[0], id=RangeId("-FF"), of=RangeId("0"), generation=(0, 2)
+    )
     low = low.advanced_to(Position('"3"'))
     ended = [x.ended_in(goes_on(x, joined, by="merge")) for x in (low, high)]
     both = {low.range_id: '"3"', high.range_id: '"3"'}

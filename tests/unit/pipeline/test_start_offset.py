@@ -1,11 +1,12 @@
 """Where the first batch of a query begins, also after a crash in it."""
 
+import dataclasses
 import os
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.leases.position_file import written
 from changefeed.pipeline.checkpoint_dir import keep_start
@@ -72,7 +73,7 @@ def test_a_query_starts_where_hosts_have_stopped_and_counts_on_from_their_epochs
         leases = [replace(x, epoch=4) for x in leases_of(half, access)]
         file.write_bytes(written(leases))
         start = resolve("s3://bucket/checkpoint", f"file:{file}", access)
-        assert start == replace(half, epoch=4)
+        assert start == dataclasses.replace(half, epoch=4)
         assert Offset.of(start.as_text()) == start
         with pytest.raises(UserError, match="cannot be read"):
             resolve("s3://bucket/checkpoint", f"file:{tmp_path}/none.json", access)

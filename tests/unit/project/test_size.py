@@ -141,7 +141,7 @@ async def test_a_change_passes_no_more_files_on_its_way_to_a_checkpoint() -> Non
             with Walk() as walk:
                 feed.append("k", range_id=RangeId("r0"))
                 await stored.wait()
-    assert len(walk.files) <= 34, sorted(walk.files)
+    assert len(walk.files) <= 33, sorted(walk.files)
     assert len(walk.functions) <= 131, sorted(walk.functions)
 
 

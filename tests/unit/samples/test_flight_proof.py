@@ -1,10 +1,10 @@
 """The proof of the flights: it holds for what is right, and each claim fails when broken."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Lease

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.bounded import BoundedStore, CallLimits

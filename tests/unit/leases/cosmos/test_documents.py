@@ -1,11 +1,12 @@
 """Lease documents as .NET and Java write them, and what we make of them and write back."""
 
 import base64
+import dataclasses
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
@@ -104,7 +105,7 @@ def test_a_part_of_a_range_is_a_lease_of_version_1() -> None:
     assert documents.lease_in(document | {"_etag": "e"}).range == part
     # .NET says nothing but its bounds.
     theirs = documents.lease_in(document | {"_etag": "e", "properties": {}}).range
-    assert theirs == replace(part, parents=(), of=None)
+    assert theirs == dataclasses.replace(part, parents=(), of=None)
 
 
 def test_a_renewal_carries_no_position_and_a_checkpoint_nothing_else() -> None:
