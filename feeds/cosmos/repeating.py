@@ -34,10 +34,11 @@ _KEPT_FOR: Final = 60.0
 """Seconds. A signature is good for a quarter of an hour."""
 _SILENCE: Final = 5.0
 """Seconds without a byte after which the client asks: it may know of another region by then."""
-POSITION: Final = "If-None-Match"
-CONDITION: Final = "If-Match"
-_LENGTH: Final = "Content-Length"
-_OF_ONE: Final = {POSITION, CONDITION}
+POSITION: Final = "if-none-match"
+CONDITION: Final = "if-match"
+ANSWER: Final = "prefer"
+_OF_ONE: Final = {POSITION, CONDITION, ANSWER}
+_LENGTH: Final = "content-length"
 _LIMIT: Final = "x-ms-max-item-count"
 _ID: Final = "x-ms-activity-id"
 _OF_TRANSPORT: Final = (
@@ -66,7 +67,7 @@ class SignedRequest:
         return cls(
             method=request.http_request.method,
             url=request.http_request.url,
-            headers={x: y for x, y in sent.items() if x not in _OF_ONE},
+            headers={x.lower(): y for x, y in sent.items() if x.lower() not in _OF_ONE},
             transport=cast("Any", request.context.transport),  # of an async client
             options={x: options[x] for x in _OF_TRANSPORT if x in options},
             made_at=asyncio.get_running_loop().time(),
@@ -82,7 +83,8 @@ class SignedRequest:
         headers = {**self.headers, **own, _ID: str(uuid4())}
         if body is not None:
             headers[_LENGTH] = str(len(body))
-        request = HttpRequest(self.method, self.url, headers=headers, data=body)
+        request = HttpRequest(self.method, self.url, data=body)
+        request.headers = headers  # no name is twice in it, and their own mapping is slow
         options = {**self.options, "read_timeout": min(_SILENCE, self.options["read_timeout"])}
         return Answer.of(await self.transport.send(request, **options))
 
@@ -99,15 +101,17 @@ class RepeatedReads:
         """Ask for the page behind a position, which is the header that names it, or none for
         the first; return ``None`` where the client has to ask.
         """
-        signed = self._signed.pop(place, None)  # there again once it is answered
+        signed = self._signed.get(place)
         if signed is None or not signed.is_good(self._failover):
             return None
+        answer = None
         try:
             answer = await signed.sent_again({**after, _LIMIT: str(limit)})
         except (AzureError, ValueError):  # the latter where the client was closed
             return None
-        if answer.is_page:
-            self._signed[place] = signed
+        finally:  # also where its caller has given it up
+            if (answer is None or not answer.is_page) and self._signed.get(place) is signed:
+                del self._signed[place]
         return answer if answer.is_ours else None
 
     def keep(self, place: Place, signed: SignedRequest, answer: Answer) -> None:

@@ -159,7 +159,7 @@ class Items:
                 [dict(x) for x in operations],
                 **condition,
                 no_response=not whole,
-                raw_request_hook=lambda x: self._repeated.keep(name, x, whole=whole),
+                raw_request_hook=lambda x: self._repeated.keep(name, x),
             )
             return dict(answer) if whole else {"_etag": _etag_in(answer)}
 

@@ -1,5 +1,6 @@
 """Pages that are asked for by a request that the client has made for an earlier one."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from cosmos_emulator.settings import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld, let_watch
 
 pytestmark = pytest.mark.real_time
-ZERO = FeedRange(id=RangeId("0"))
+ZERO, AT_3 = FeedRange(id=RangeId("0")), Position('"3"')
 OF_ONE_REQUEST = {"x-ms-activity-id", "x-ms-date", "authorization", "x-ms-client-id"}
 
 Headers = Mapping[str, str]
@@ -35,7 +36,7 @@ class Seeing(AioHttpTransport):  # type: ignore[misc] # it has no types
 
     async def send(self, request: Any, **config: Any) -> Any:
         if request.url.endswith("/docs/"):
-            self.sent.append(dict(request.headers))
+            self.sent.append({x.lower(): y for x, y in request.headers.items()})
             self.how.append({**config, "read_timeout": None})  # shorter where it is sent again
         return await super().send(request, **config)
 
@@ -83,6 +84,20 @@ async def test_what_is_sent_again_is_what_the_client_would_send(
     first, again = seeing.sent
     assert (_of_all(again), seeing.how[1]) == (_of_all(anew.sent[1]), anew.how[1])
     assert first["x-ms-activity-id"] != again["x-ms-activity-id"]
+
+
+async def test_pages_of_a_range_that_are_asked_at_once_are_sent_again(
+    world: CosmosWorld,
+) -> None:
+    for n in range(4):
+        await world.put(f"i{n}")
+    async with seen_feed(world) as (feed, seeing):
+        await pages(feed, 1)
+        first, second, lags = await asyncio.gather(
+            pages(feed, 1), pages(feed, 2), feed.lags({ZERO: AT_3})
+        )
+    assert (first, second, lags) == (["i1"], ["i2"], {ZERO.id: 1})
+    assert seeing.by_client.call_count == 1
 
 
 def _of_all(sent: Headers) -> Headers:
