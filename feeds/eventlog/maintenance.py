@@ -4,6 +4,8 @@ It is what brokers do: runs in the place of many frames, and the deletion of wha
 or not to be kept. What is compacted is due at 4,096 frames, 64 MiB, or after an hour.
 """
 
+import asyncio
+import logging
 import time
 from contextlib import suppress
 from typing import Final
@@ -20,10 +22,13 @@ from changefeed.feeds.eventlog.directory import WRITER
 from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.runtime.clock import elapsed_time
 
+_log = logging.getLogger(__name__)
+
 NOW: Final = "now"
 """An object without bytes: when it was written says what the kernel takes for the time."""
 COMPACTED_AT = 4096
 """So many frames are a run, or 64 MiB, or what is an hour old."""
+_EVERY: Final = 10.0
 _CACHE_BYTES: Final = 32 * 1024 * 1024
 
 
@@ -67,6 +72,19 @@ class Maintenance:
     def done(self) -> CompactionTotals:
         """What was compacted since the start."""
         return self._compactor.done
+
+    async def run(self) -> None:
+        """Do what is due every few seconds, until this is cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY)
+            await self.attempt()
+
+    async def attempt(self, *, everything: bool = False) -> None:
+        """Do what is due. The log is written on, whatever becomes of it."""
+        try:
+            await self.step(everything=everything)
+        except Exception:  # noqa: BLE001 - it is tried again
+            _log.exception("broker.failed", extra={"operation": "look after the event log"})
 
     async def step(self, *, everything: bool = False) -> None:
         """Make the runs that are due, and delete what may be.

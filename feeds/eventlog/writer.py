@@ -9,7 +9,6 @@ the next one takes its number.
 """
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -50,13 +49,10 @@ from changefeed.feeds.eventlog.maintenance import Maintenance
 from changefeed.feeds.eventlog.records import Encoded, Record, encode_record
 from changefeed.feeds.feed import RangeId
 
-_log = logging.getLogger(__name__)
-
 _IN_PLACE: Final = 32
 """So many records are encoded here, as a thread would take longer to begin."""
 _TOGETHER: Final = 10_000
 """A frame takes no more batches once it has so many records."""
-_MAINTENANCE_EVERY: Final = 10.0
 _FRAMES_AT_CLOSE: Final = 256
 """So many frames are compacted when their writer closes; fewer are left to the next."""
 _CACHE_BYTES: Final = 4 * 1024 * 1024
@@ -136,14 +132,14 @@ class EventLogWriter:
     async def _kept_up(self) -> AsyncIterator[None]:
         """Maintain the log every few seconds, and at the end if much was written."""
         maintenance, began = Maintenance(self._store, self._catalogs), self._next
-        running = asyncio.create_task(_keep_up(maintenance))
+        running = asyncio.create_task(maintenance.run())
         try:
             yield
         finally:
             running.cancel()
             await asyncio.wait([running])
         if self._next - began >= _FRAMES_AT_CLOSE:
-            await _maintain(maintenance, everything=True)
+            await maintenance.attempt(everything=True)
 
     async def compact(self) -> CompactionTotals:
         """Make runs of all that is in frames, and delete these, and what is not to be kept."""
@@ -438,20 +434,6 @@ class EventLogWriter:
 
 def _no_end(name: RangeId) -> PartitionEnd:
     return PartitionEnd(collection=COLLECTION, partition=name)
-
-
-async def _keep_up(maintenance: Maintenance) -> None:
-    while True:
-        await asyncio.sleep(_MAINTENANCE_EVERY)
-        await _maintain(maintenance)
-
-
-async def _maintain(maintenance: Maintenance, *, everything: bool = False) -> None:
-    """The log is written on, whatever becomes of it."""
-    try:
-        await maintenance.step(everything=everything)
-    except Exception:  # noqa: BLE001 - it is tried again
-        _log.exception("broker.failed", extra={"operation": "look after the event log"})
 
 
 async def compact_log(home: Path) -> CompactionTotals:

@@ -64,7 +64,7 @@ async def test_a_writer_that_wrote_much_compacts_it_when_it_closes(path: Path) -
 async def test_a_writer_compacts_while_it_writes(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "_MAINTENANCE_EVERY", 0.05)
+    monkeypatch.setattr("changefeed.feeds.eventlog.maintenance._EVERY", 0.05)
     monkeypatch.setattr("changefeed.feeds.eventlog.maintenance.COMPACTED_AT", 64)
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         count = 0

@@ -19,7 +19,6 @@ from typing import Final
 from unittest.mock import patch
 
 from changefeed.feeds.eventlog import maintenance
-from changefeed.feeds.eventlog import writer as writing
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.eventlog.records import Record
@@ -85,7 +84,7 @@ def _check(found: Sequence[int], acknowledged: set[int]) -> None:
 
 @contextmanager
 def _compacting_all_the_time() -> Iterator[None]:
-    often = patch.object(writing, "_MAINTENANCE_EVERY", 0.005)
+    often = patch.object(maintenance, "_EVERY", 0.005)
     with patch.object(maintenance, "COMPACTED_AT", 64), often:
         yield
 
