@@ -11,6 +11,7 @@ observer that sets an alarm of its own turns this one off until the next turn.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -80,7 +81,13 @@ def _stacks(interrupted: FrameType | None) -> Mapping[str, str]:
     """Return the stack of each thread by its name; of the main one, what was interrupted."""
     main = threading.main_thread()
     names = {x.ident: x.name for x in threading.enumerate()}
-    frames = sys._current_frames()  # noqa: SLF001 - how it is documented
+    collects = gc.isenabled()
+    gc.disable()  # Python 3.11 waits for itself for ever if it collects garbage in here
+    try:
+        frames = sys._current_frames()  # noqa: SLF001 - how it is documented
+    finally:
+        if collects:
+            gc.enable()
     return {
         names.get(ident, str(ident)): "".join(
             traceback.format_stack(interrupted if ident == main.ident else frame)

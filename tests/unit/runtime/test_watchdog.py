@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -67,3 +69,36 @@ async def test_a_process_that_was_frozen_has_a_moment_to_turn(ends: list[int]) -
         signal.raise_signal(signal.SIGALRM)
         watching.cancel()
     assert ends == []
+
+
+_COLLECTS_GARBAGE_AT_EVERY_MOMENT = """
+import gc, threading, time
+from changefeed.runtime.watchdog import _stacks
+
+class Garbage:
+    def __init__(self):
+        self.cycle, self.of_thread = self, threading.local()
+        self.of_thread.x = 1
+
+for allocations in range(1, 200):
+    gc.disable()
+    end = threading.Event()
+    threads = [threading.Thread(target=end.wait, daemon=True) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    gc.collect()
+    Garbage()
+    gc.set_threshold(allocations)
+    gc.enable()
+    _stacks(None)
+    end.set()
+    for thread in threads:
+        thread.join()
+print("told")
+"""
+
+
+def test_the_stacks_are_told_whenever_garbage_is_collected() -> None:
+    command = [sys.executable, "-c", _COLLECTS_GARBAGE_AT_EVERY_MOMENT]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == "told\n"
