@@ -1,9 +1,10 @@
-"""Tests run in virtual time, unless they are marked ``real_time``."""
+"""Tests run in virtual time, but for some folders, and those that are marked ``real_time``."""
 
 import asyncio
 import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -24,6 +25,10 @@ pytest.register_assert_rewrite(
     "changefeed.testing.parts_suite",
     "changefeed.testing.succession_suite",
 )
+
+_TESTS = Path(__file__).parent
+_REAL_TIME = tuple(_TESTS / x for x in ("acceptance", "contract", "integration", "strangers"))
+"""Their tests are of real files, processes and sockets."""
 
 # A busy machine is no reason to fail; what takes long is measured in benchmarks.
 hypothesis.settings.register_profile("patient", deadline=None)
@@ -50,7 +55,9 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config,  # noqa: ARG001 - the hook's own signature
     item: pytest.Item,
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    if item.get_closest_marker("real_time"):
+    of_folder = any(map(item.path.is_relative_to, _REAL_TIME))
+    other = "virtual_time" if of_folder else "real_time"
+    if of_folder != bool(item.get_closest_marker(other)):
         return {"real": asyncio.new_event_loop}
     return {"virtual": VirtualTimeLoop}
 
@@ -62,6 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("nightly")
         if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("spark"))  # one session for all
+            item.add_marker(pytest.mark.filterwarnings("default"))  # Spark's are not ours
 
 
 @pytest.fixture(autouse=True)

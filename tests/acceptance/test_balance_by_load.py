@@ -12,14 +12,10 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.eventlog.writer import EventLogWriter
 from tests.support.commands import PLACES, running
-
-pytestmark = pytest.mark.real_time
 
 HOSTS, RANGES, KEYS = 4, 16, 2_000
 RATE = 440

@@ -5,11 +5,7 @@ import sys
 from pathlib import Path
 from subprocess import CompletedProcess
 
-import pytest
-
 from tests.support.processes import ended
-
-pytestmark = pytest.mark.real_time
 
 ROOT = Path(__file__).parents[2]
 

@@ -32,8 +32,6 @@ from tests.support.commands import QUICK, running
 from tests.support.processes import PATIENCE, Running
 from tests.support.stoppable_line import line_to
 
-pytestmark = pytest.mark.real_time
-
 EXPIRATION = 2.0
 FOUR = "broker-1 broker-2 broker-3 broker-4"
 THREE = ("broker-1", "broker-2", "broker-3")

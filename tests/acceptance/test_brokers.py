@@ -18,8 +18,6 @@ from tests.support.commands import QUICK, changefeed, running
 from tests.support.ports import free_port, free_ports
 from tests.support.processes import PATIENCE, Running
 
-pytestmark = pytest.mark.real_time
-
 
 @asynccontextmanager
 async def broker(cwd: Path, name: str, port: int, *more: str) -> AsyncIterator[Running]:

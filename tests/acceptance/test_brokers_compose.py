@@ -16,8 +16,6 @@ from tests.support.commands import changefeed, running
 from tests.support.emulator_process import free_port
 from tests.support.processes import ended
 
-pytestmark = pytest.mark.real_time
-
 FOLDER = image.ROOT / "samples/brokers"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((FOLDER / "compose.yaml").read_text())[
     "services"

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
@@ -13,8 +12,6 @@ from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.commands import invoked
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.emulator_process import control, emulator_process
-
-pytestmark = pytest.mark.real_time
 
 
 async def command(*arguments: str, cwd: Path) -> tuple[int, str]:

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -22,8 +21,6 @@ from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.commands import running
 from tests.support.emulator_process import control, emulator_process, free_port
 from tests.support.processes import PATIENCE, Running
-
-pytestmark = pytest.mark.real_time
 
 KEYS = [f"customer-{n}" for n in range(24)]
 PAGE = 20

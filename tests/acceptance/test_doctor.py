@@ -13,8 +13,6 @@ from changefeed.cli.diagnosing import look_at_disks
 from changefeed.host.settings import load_settings
 from tests.support.commands import PLACES, QUICK, a_log_of, invoked, running
 
-pytestmark = pytest.mark.real_time
-
 FAILS = """
 def fails(changes):
     raise ValueError("no such table")

@@ -20,8 +20,6 @@ from samples.embedding.producing import produce
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, Running, started
 
-pytestmark = pytest.mark.real_time
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -10,7 +10,6 @@ from tests.support import wheels
 from tests.support.processes import ended
 from tests.support.wheels import EMULATOR, run
 
-pytestmark = pytest.mark.real_time
 SOURCES = EMULATOR / "src"
 TEST = """
 from urllib.request import urlopen

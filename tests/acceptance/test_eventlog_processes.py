@@ -17,8 +17,6 @@ from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Feed
 from tests.support.processes import Running, ended, started
 
-pytestmark = pytest.mark.real_time
-
 ROOT = Path(__file__).parents[2]
 BATCH = 500
 

@@ -17,8 +17,6 @@ from changefeed.testing.history import KeyedChange, KeyRecord, difference
 from tests.support import servers
 from tests.support.commands import PLACES, QUICK, changefeed, running, status
 
-pytestmark = pytest.mark.real_time
-
 KEYS, ROUNDS, ROUND = 20, 12, 400
 HOSTS = ("anna", "ben", "carl")
 

@@ -50,8 +50,6 @@ from tests.support.make import records
 from tests.support.processes import PATIENCE, Running
 from tests.support.servers import Redis, Server
 
-pytestmark = pytest.mark.real_time
-
 FIRST, CHANGES, PARTS, PAGE = 80, 640, 4, 20
 APPENDED = {f"key-{k}": range(k, CHANGES, 50) for k in range(50)}
 CRASH = 2 * PAGE  # the batch in hand, and the one before it, which may be unwritten yet

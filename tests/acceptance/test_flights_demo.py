@@ -12,15 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
-import pytest
 from deltalake import DeltaTable
 
 from samples.delays.tables import days, departures, settings_of
 from samples.flights.place import Plan
 from samples.flights.straight import straight_from
 from tests.support.processes import ended
-
-pytestmark = pytest.mark.real_time
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--scale=0.005", "--seconds=3")

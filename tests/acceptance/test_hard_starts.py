@@ -13,8 +13,6 @@ from tests.support.commands import COMMAND, QUICK, a_log_of, running
 from tests.support.emulator_process import free_port
 from tests.support.processes import ended
 
-pytestmark = pytest.mark.real_time
-
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:

@@ -13,8 +13,6 @@ from tests.support.commands import COMMAND, a_log_of
 from tests.support.leased_log import make_leased_log, reset_positions, stored
 from tests.support.processes import ended, started
 
-pytestmark = pytest.mark.real_time
-
 PLACES = "--feed=eventlog:log --leases=sqlite:leases.db"
 
 

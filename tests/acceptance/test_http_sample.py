@@ -11,8 +11,6 @@ from tests.support.commands import PLACES, QUICK, changefeed, running
 from tests.support.ports import free_port
 from tests.support.processes import started
 
-pytestmark = pytest.mark.real_time
-
 SAMPLES = Path(__file__).parents[2] / "samples/http"
 RECEIVERS = {
     "node": ("node", str(SAMPLES / "receiver.mjs")),

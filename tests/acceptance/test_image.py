@@ -17,8 +17,6 @@ from tests.support import image
 from tests.support.commands import QUICK, a_log_of
 from tests.support.processes import beside, ended, until
 
-pytestmark = pytest.mark.real_time
-
 CONTAINERS = (image.ROOT / "docs/kubernetes.md").read_text()
 
 

@@ -15,8 +15,6 @@ from tests.support.commands import QUICK, a_log_of, invoked, running
 from tests.support.fleet_stores import ENVIRONMENT, Store, in_postgres, in_sqlite, served
 from tests.support.processes import Running
 
-pytestmark = pytest.mark.real_time
-
 CHANGES, KILLER, LIMIT = 120, 17, 6
 OBSERVERS = """
 import asyncio, ctypes, json, os, re, resource, signal, sys, time

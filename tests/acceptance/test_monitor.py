@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from tests.support.commands import PLACES, QUICK, a_log_of, invoked, running
 from tests.support.processes import PATIENCE, Running
-
-pytestmark = pytest.mark.real_time
 
 TOKEN = "sixteen characters"
 

@@ -33,8 +33,6 @@ from tests.support.commands import (
 )
 from tests.support.processes import Running
 
-pytestmark = pytest.mark.real_time
-
 OPERATE = ("--leases=sqlite:leases.db", *QUICK)
 OBSERVE = ("run", *PLACES, *QUICK, "--name=anna")
 RANGES = [f"e1.p{n:02}.v00-ff" for n in range(1, 5)]

@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import pytest
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
@@ -16,8 +15,6 @@ from samples.orders.view import with_orders
 from tests.support.commands import QUICK, running
 from tests.support.emulator_process import control, emulator_process
 from tests.support.processes import PATIENCE, Running
-
-pytestmark = pytest.mark.real_time
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,6 @@ import pytest
 from tests.support.commands import PLACES, QUICK, changefeed, owners, running
 from tests.support.otlp import Received, attributes, otlp_receiver
 
-pytestmark = pytest.mark.real_time
-
 RUN = ("run", *PLACES, *QUICK, "--name=anna")
 TRACES = [f"{n:032x}" for n in range(1, 5)]
 ORDERS = """

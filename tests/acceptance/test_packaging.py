@@ -20,8 +20,6 @@ from tests.support.pipeline_feeds import a_log
 from tests.support.processes import ended
 from tests.support.wheels import PACKAGE, ROOT, run
 
-pytestmark = pytest.mark.real_time
-
 FOLDERS = sorted(x.name for x in (ROOT / "changefeed").iterdir() if x.is_symlink())
 NAMESAKES = ("observers", "pipeline")
 PYRIGHT = ROOT / ".venv/pyright/node_modules/.bin/pyright"

@@ -31,7 +31,7 @@ AXE = Path(__file__).parents[2] / ".venv/axe/node_modules/axe-core/axe.min.js"
 needs_axe = pytest.mark.skipif(
     not AXE.exists(), reason="axe is not there: npm install --prefix .venv/axe axe-core"
 )
-pytestmark = [pytest.mark.real_time, needs_browser]
+pytestmark = needs_browser
 
 PHONE: dict[str, Any] = {"width": 390, "height": 800}
 LOOKS = [

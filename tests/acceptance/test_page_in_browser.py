@@ -37,7 +37,7 @@ from tests.support.browser import browsing, needs_browser, picture, running_chro
 from tests.support.looking import until
 from tests.support.processes import PATIENCE
 
-pytestmark = [pytest.mark.real_time, needs_browser]
+pytestmark = needs_browser
 
 _log = logging.getLogger("page")
 TOKEN = "a token that is long enough"

@@ -27,8 +27,6 @@ from tests.support.pipeline_feeds import a_log
 from tests.support.processes import beside, until
 from tests.support.spark_cluster import QUICK, SECONDS, SparkCluster, spark_cluster
 
-pytestmark = pytest.mark.real_time
-
 SPARK: Final = f"""
 [spark]
 "spark.driver.host" = "127.0.0.1"

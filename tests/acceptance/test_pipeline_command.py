@@ -24,8 +24,6 @@ from tests.support.pipeline_feeds import a_log, append_to
 from tests.support.processes import PATIENCE, beside, ended, until
 from tests.support.succession import replace_partitions
 
-pytestmark = pytest.mark.real_time
-
 COMMAND = (sys.executable, "-P", "-m", "changefeed", "pipeline")
 SETTINGS = """\
 feed = "eventlog:log"

@@ -8,15 +8,11 @@ import subprocess
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import pytest
-
 from changefeed.feeds.feed import RangeId
 from tests.support.commands import COMMAND, QUICK, invoked
 from tests.support.pipeline_feeds import a_log, append_to
 from tests.support.processes import PATIENCE, beside, until
 from tests.support.succession import replace_partitions
-
-pytestmark = pytest.mark.real_time
 
 FEED = "--feed=eventlog:log"
 WRITE_DOWN = ("--observer=jsonl", "--option=path=out/{range}.jsonl")

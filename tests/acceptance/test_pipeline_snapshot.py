@@ -11,8 +11,6 @@ from tests.support.cosmos_history import History
 from tests.support.pipeline_cosmos import served_cosmos
 from tests.support.processes import PATIENCE, beside, ended, until
 
-pytestmark = pytest.mark.real_time
-
 PROGRAM = """\
 import json, sys
 from changefeed.pipeline.session import spark_session

@@ -11,8 +11,6 @@ import pytest
 from tests.support.commands import PLACES, QUICK, a_log_of, owners, running, status
 from tests.support.processes import Running
 
-pytestmark = pytest.mark.real_time
-
 HOSTS = ("run", "--processes=3", *PLACES, *QUICK, "--name=h", "--observer=count")
 NAMES = ["h-1", "h-2", "h-3"]
 

@@ -15,8 +15,6 @@ from tests.support import make
 from tests.support.commands import QUICK, a_log_of, invoked, running
 from tests.support.processes import Running
 
-pytestmark = pytest.mark.real_time
-
 NAMES = ("orders", "to-search")
 PROCESSOR = """
 [processors.{name}.feed]

@@ -14,8 +14,6 @@ from tests.support.commands import PLACES, QUICK, changefeed, running
 from tests.support.disks import small_disk_at
 from tests.support.processes import PATIENCE, Running
 
-pytestmark = pytest.mark.real_time
-
 
 async def bodies(log: Path) -> list[int]:
     """Read the numbers in a log, in order of their numbers."""

@@ -11,8 +11,6 @@ import pytest
 from tests.support import servers
 from tests.support.processes import ended
 
-pytestmark = pytest.mark.real_time
-
 ROOT = Path(__file__).parents[2]
 
 

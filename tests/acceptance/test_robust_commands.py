@@ -23,8 +23,6 @@ from tests.support.processes import PATIENCE, ended, until
 from tests.support.silence import Silent
 from tests.unit.cli.test_surface import commands
 
-pytestmark = pytest.mark.real_time
-
 
 class Case(NamedTuple):
     """Arguments with which a command prints something, where that takes no more than files, and

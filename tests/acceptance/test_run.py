@@ -22,8 +22,6 @@ from tests.support.commands import (
     status,
 )
 
-pytestmark = pytest.mark.real_time
-
 RUN = ("run", *PLACES, *QUICK)
 
 

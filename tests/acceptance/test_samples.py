@@ -21,8 +21,6 @@ from tests.support import make
 from tests.support.commands import QUICK, changefeed, running
 from tests.support.processes import Running
 
-pytestmark = pytest.mark.real_time
-
 ROOT = Path(__file__).parents[2]
 FROM_HERE = {"PYTHONPATH": str(ROOT)}
 

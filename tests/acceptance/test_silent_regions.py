@@ -12,7 +12,6 @@ from cosmos_emulator.testing import Account
 from tests.support.commands import QUICK, running
 from tests.support.emulator_process import emulator_process
 
-pytestmark = pytest.mark.real_time
 WEST, EAST = "West US", "East US"
 BEFORE_THE_CLIENT_LOOKS = 150
 """Seconds: by itself, azure-cosmos reads the account again after 300."""

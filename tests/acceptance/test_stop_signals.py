@@ -10,8 +10,6 @@ from changefeed.leases.addresses import open_container
 from tests.support.commands import PLACES, QUICK, a_log_of, running
 from tests.support.silence import Silent
 
-pytestmark = pytest.mark.real_time
-
 BROKER = ("broker", "--name=anna", "--set=web.port=0", "--set=membership.expiration=2")
 SERVING = {
     ("run", *PLACES, *QUICK, "--observer=count"): '"event": "lease.acquired"',

@@ -23,8 +23,6 @@ from tests.support.emulator_process import emulator_process, free_port
 from tests.support.processes import until
 from tests.support.tutorial import ROOT, Tutorial
 
-pytestmark = pytest.mark.real_time
-
 T = TypeVar("T")
 
 

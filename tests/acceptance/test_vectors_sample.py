@@ -3,14 +3,10 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from samples.vectors.search import search
 from samples.vectors.store import VectorStore
 from tests.acceptance.test_samples import FROM_HERE, ROOT
 from tests.support.commands import QUICK, changefeed, running
-
-pytestmark = pytest.mark.real_time
 
 ARTICLES = 8
 

@@ -4,11 +4,8 @@ import json
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from tests.support.commands import PLACES, QUICK, a_log_of, changefeed, invoked, owners, running
-
-pytestmark = pytest.mark.real_time
 
 OBSERVERS = """
 import os

@@ -17,8 +17,6 @@ from tests.support.leased_log import make_home
 from tests.support.processes import PATIENCE
 from tests.unit.cli.test_surface import commands
 
-pytestmark = pytest.mark.real_time
-
 Kind = Literal["folder", "empty", "locked", "in-locked", "below-file"]
 KINDS: Final[Sequence[Kind]] = ("folder", "empty", "locked", "in-locked", "below-file")
 PLACES: Final[Mapping[Kind, str]] = {

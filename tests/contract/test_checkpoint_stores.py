@@ -20,8 +20,6 @@ from tests.support.any_record import CHECKPOINTS, any_record
 from tests.support.apart import MemoryCheckpoints
 from tests.support.lease_containers import KEYS, fresh_address
 
-pytestmark = pytest.mark.real_time
-
 R0, R1 = RangeId("r0"), RangeId("r1")
 FIRST = KeptCheckpoint(
     range_id=R0, checkpoint=Checkpoint.of_text("0"), epoch=2, write_id=WriteId("a")

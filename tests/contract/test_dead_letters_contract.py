@@ -31,8 +31,6 @@ from tests.support.independent_cosmos import independent_cosmos
 from tests.support.lease_containers import KEYS, fresh_address
 from tests.support.thirdparty import importable, site_with_shelf
 
-pytestmark = pytest.mark.real_time
-
 Connect = Callable[[], AbstractAsyncContextManager[DeadLetters]]
 """Opens the same place once more."""
 Place = Callable[[Path], AbstractAsyncContextManager[Connect]]

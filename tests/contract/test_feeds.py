@@ -31,8 +31,6 @@ from tests.support.broker_cluster import through_brokers
 from tests.support.cosmos_feeds import in_cosmos
 from tests.support.thirdparty import importable, site_with_shelf
 
-pytestmark = pytest.mark.real_time  # no test waits for time; some feeds have threads
-
 
 class InMemory:
     can = frozenset(FeedAbility)

@@ -28,8 +28,6 @@ from changefeed.testing.lease_cast import as_written, new, not_refused, whole
 from tests.support.any_record import LEASES, MEMBERS, any_record
 from tests.support.lease_containers import Connect
 
-pytestmark = pytest.mark.real_time
-
 END = RangeEnd(children=(Child(range=FeedRange(id=RangeId("r1")), start=Position("0")),))
 
 globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))

@@ -17,8 +17,6 @@ from changefeed.leases.position_file import read, written
 from changefeed.testing.lease_cast import A1, A
 from tests.support import make
 
-pytestmark = pytest.mark.real_time
-
 Facts = dict[str, tuple[str | None, RangeEnd | None, str | None, int]]
 
 R0 = make.feed_range("r0", "", "8")

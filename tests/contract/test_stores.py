@@ -16,8 +16,6 @@ from cosmos_emulator.testing import running
 from tests.support.lease_containers import KEYS, fresh_address
 from tests.support.thirdparty import importable, site_with_shelf
 
-pytestmark = pytest.mark.real_time
-
 KINDS = ["memory", "sqlite", "postgres", "redis", "blob", "cosmos", "shelf"]
 
 globals().update(suite_of(store_suite))

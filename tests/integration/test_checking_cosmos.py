@@ -25,8 +25,6 @@ from tests.support.cosmos_feeds import CosmosWorld, cosmos_world
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.sqlite_leases import SqliteLeases
 
-pytestmark = pytest.mark.real_time
-
 RANGE = {"id": "0", "minInclusive": "", "maxExclusive": "FF"}
 
 

@@ -5,8 +5,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.feed import RangeId
@@ -16,7 +14,6 @@ from tests.support.commands import PLACES, invoked
 from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replace_partitions
 
-pytestmark = pytest.mark.real_time
 WHOLE = RangeId("e1.p01.v00-ff")
 
 

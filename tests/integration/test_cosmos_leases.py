@@ -37,8 +37,6 @@ from cosmos_emulator.testing import running
 from tests.support import make
 from tests.support.dotnet_processor import DotNetHost
 
-pytestmark = pytest.mark.real_time
-
 RANGES = [
     {"id": "0", "minInclusive": "", "maxExclusive": "1F"},
     {"id": "1", "minInclusive": "1F", "maxExclusive": "FF"},

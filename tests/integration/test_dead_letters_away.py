@@ -10,8 +10,6 @@ from tests.integration.test_store_leases import own
 from tests.support.commands import PLACES, QUICK, a_log_of, running
 from tests.support.servers import Postgres, free_port
 
-pytestmark = pytest.mark.real_time
-
 PUT_ASIDE = "--set=observer.on_failure=dead-letter"
 
 

@@ -13,8 +13,6 @@ from tests.support.commands import PLACES, QUICK, a_log_of, invoked, running
 from tests.support.disks import fill, small_disk_at
 from tests.support.handles import out_of_handles
 
-pytestmark = pytest.mark.real_time
-
 KINDS = pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
 
 

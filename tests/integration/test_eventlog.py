@@ -25,8 +25,6 @@ from tests.support.damaged_logs import everyone_is_refused
 from tests.support.disks import small_disk_at
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
-
 WHOLE = RangeId("e1.p01.v00-ff")
 
 

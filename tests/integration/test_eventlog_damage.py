@@ -20,8 +20,6 @@ from tests.support.damaged_logs import (
     read_by_pages,
 )
 
-pytestmark = pytest.mark.real_time
-
 
 @pytest.fixture
 async def path(tmp_path: Path) -> Path:

@@ -16,8 +16,6 @@ from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import Change, FeedRange, RangeId
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
-
 WHOLE = FeedRange(id=RangeId("e1.p01.v00-ff"))
 MUCH = 300
 

@@ -26,7 +26,6 @@ from tests.support.commands import PLACES, a_log_of, running
 from tests.support.looking import until
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
 FAR_AWAY = "Thu, 01 Jan 2026 00:00:00 +99999999999999999999"
 
 

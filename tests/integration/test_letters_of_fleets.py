@@ -4,13 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-import pytest
-
 from changefeed import Change, MemoryFeed, Settings, open_host
 from changefeed.observers.dead_letters import LetterHead, open_dead_letters
 from tests.support.processes import PATIENCE
-
-pytestmark = pytest.mark.real_time
 
 
 async def billing(changes: Sequence[Change]) -> None:

@@ -15,8 +15,6 @@ from cosmos_emulator.testing import running
 from tests.support import make, servers
 from tests.support.lease_containers import KEYS
 
-pytestmark = pytest.mark.real_time
-
 Place = Callable[[Path], AbstractAsyncContextManager[str]]
 
 

@@ -16,8 +16,6 @@ from changefeed.fleet import peers
 from tests.support import make
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
-
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

@@ -8,8 +8,6 @@ from changefeed.runtime.errors import StoreUnavailable
 from tests.support.handles import out_of_handles
 from tests.support.lease_containers import over
 
-pytestmark = pytest.mark.real_time
-
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis", "blob"])
 async def test_a_host_out_of_file_handles_waits_for_its_leases(

@@ -19,8 +19,6 @@ from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.stores.addresses import open_store
 
-pytestmark = pytest.mark.real_time
-
 KEY = "a2V5"
 PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b"
 HTML = b"text/html", b"<html>Welcome</html>"

@@ -18,8 +18,6 @@ from tests.support.looking import until
 from tests.support.processes import PATIENCE
 from tests.support.web_hosts import quick_host, running, served
 
-pytestmark = pytest.mark.real_time
-
 
 async def fetched(url: str, **headers: str) -> tuple[aiohttp.ClientResponse, bytes]:
     async with (

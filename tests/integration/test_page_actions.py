@@ -29,8 +29,6 @@ from changefeed.runtime.errors import UserError
 from tests.support import make
 from tests.support.servers import free_port
 
-pytestmark = pytest.mark.real_time
-
 TOKEN = "sixteen characters"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 ANNA = HostName("anna")

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.eventlog.hashing import virtual_part_of
 from changefeed.feeds.eventlog.log import EventLog
@@ -26,8 +24,6 @@ from tests.support.looking import until
 from tests.support.processes import PATIENCE
 from tests.support.sqlite_leases import SqliteLeases
 from tests.support.succession import replaced_by
-
-pytestmark = pytest.mark.real_time
 
 WHOLE = RangeId("e1.p01.v00-ff")
 IN_PARTS: Sections = {

@@ -36,7 +36,6 @@ from tests.support.broker_cluster import ACCESS, COLLECTION, address_of, broker
 from tests.support.certificates import Authority
 from tests.support.servers import Azurite, Postgres, Redis, free_port
 
-pytestmark = pytest.mark.real_time
 HERE = "127.0.0.1"
 CONNECTIONS = 4  # each of a pool may notice by itself that its server went
 OTHER = DEVELOPMENT_KEY[::-1].strip("=") + "=="

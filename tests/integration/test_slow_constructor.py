@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
-import pytest
-
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
@@ -20,8 +18,6 @@ from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.testing.fleet import Fleet
 from tests.integration.test_stuck_observer import QUICK
 from tests.support.processes import PATIENCE
-
-pytestmark = pytest.mark.real_time
 
 
 class LoadsModel:

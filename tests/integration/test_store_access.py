@@ -23,7 +23,6 @@ from tests.integration.test_store_leases import (
 )
 from tests.support.servers import Azurite, Postgres, Redis, free_port
 
-pytestmark = pytest.mark.real_time
 __all__ = ["azurite", "postgres", "redis"]  # the fixtures
 
 

@@ -25,8 +25,6 @@ from tests.support.emulator_process import emulator_process
 from tests.support.processes import PATIENCE
 from tests.support.servers import Azurite, Postgres, Redis, free_port
 
-pytestmark = pytest.mark.real_time
-
 HERE = "127.0.0.1"
 NOT_LOCALHOST = "127.0.0.2"
 """Azure's client trusts any certificate of localhost and 127.0.0.1."""

@@ -37,8 +37,6 @@ from tests.support.cutting_proxy import cutting
 from tests.support.processes import PATIENCE
 from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
 
-pytestmark = pytest.mark.real_time
-
 A, A1 = HostName("a"), Incarnation("a-1")
 ServerT = TypeVar("ServerT", bound=Server)
 

@@ -22,8 +22,6 @@ from changefeed.testing.fleet import Fleet
 from tests.support.looking import until
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
-
 R0, R1 = RangeId("r0"), RangeId("r1")
 QUICK = {"expiration": 1.0}
 

@@ -24,8 +24,6 @@ from changefeed.transactional.postgres import in_postgres
 from changefeed.transactional.sqlite import in_sqlite
 from tests.support import make, servers
 
-pytestmark = pytest.mark.real_time
-
 WHOLE = FeedRange(id=RangeId("r0"), low="0", high="8")
 LEFT = FeedRange(id=RangeId("r0-0"), low="0", high="4", of=WHOLE.id, generation=(0, 1))
 RIGHT = FeedRange(id=RangeId("r0-4"), low="4", high="8", of=WHOLE.id, generation=(0, 1))

@@ -32,8 +32,6 @@ from tests.support.looking import until
 from tests.support.processes import PATIENCE
 from tests.support.web_hosts import quick_host, served
 
-pytestmark = pytest.mark.real_time
-
 
 async def get(url: str) -> tuple[int, Any]:
     async with aiohttp.ClientSession() as session, session.get(url) as answer:

@@ -12,7 +12,6 @@ from aiohttp import web
 from changefeed.runtime.web_server import WebLimits, serving, take_port
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
 _GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 _HALF = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab"
 

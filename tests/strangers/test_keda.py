@@ -17,7 +17,6 @@ from tests.support.commands import changefeed
 from tests.support.processes import PATIENCE
 
 pytestmark = [
-    pytest.mark.real_time,
     pytest.mark.skipif(has_account(), reason="no range of an account can be split on demand"),
 ]
 Said: TypeAlias = Mapping[str, object]

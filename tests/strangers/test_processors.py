@@ -12,7 +12,6 @@ from tests.strangers.processors import World, a_world, reached
 from tests.support.commands import changefeed
 from tests.support.processes import PATIENCE, Running
 
-pytestmark = pytest.mark.real_time
 splits = pytest.mark.skipif(
     has_account(), reason="no range of an account can be split on demand"
 )

@@ -13,8 +13,6 @@ import pytest
 from tests.support.commands import QUICK, changefeed, running
 from tests.support.thirdparty import PROJECT, site_with_shelf
 
-pytestmark = pytest.mark.real_time
-
 PLACES = ("--feed=shelf:journal", "--leases=shelf:leases")
 CHANGES = 50
 

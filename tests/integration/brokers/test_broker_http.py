@@ -38,8 +38,6 @@ from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, 
 from tests.support.brokers import request
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
-
 
 @dataclass(frozen=True)
 class Given:

@@ -13,8 +13,6 @@ from changefeed.feeds.brokers.stores.addresses import open_store
 from tests.support import servers
 from tests.support.broker_cluster import ACCESS, COLLECTION, address_of, broker
 
-pytestmark = pytest.mark.real_time
-
 
 async def test_records_are_stored_in_a_container_and_read_from_it_by_another_broker(
     monkeypatch: pytest.MonkeyPatch,

@@ -20,8 +20,6 @@ from tests.support.broker_processes import by_key
 from tests.support.certificates import Authority
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
-
 
 def over_tls(address: str) -> BrokersAddress:
     return BrokersAddress(urls=(f"https://{address}",), collection=COLLECTION)

@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 
-import pytest
-
 from changefeed.brokers import operations
 from changefeed.brokers.core import BrokerCore
 from changefeed.feeds.brokers.access import BrokerAccess
@@ -22,7 +20,6 @@ from changefeed.runtime.secret import Secret
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
 WAITING = BrokerAccess(token=Secret.of(TOKEN), wait=0.05)
 
 

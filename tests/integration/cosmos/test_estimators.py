@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-import pytest
-
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.reshape import merge, split
 from changefeed.host.host import Host
@@ -16,8 +14,6 @@ from tests.support import make
 from tests.support.cosmos_feeds import CosmosWorld
 from tests.support.dotnet_estimator import RangeGone, remaining_work
 from tests.support.processes import PATIENCE
-
-pytestmark = pytest.mark.real_time
 
 
 class Leases:

@@ -19,7 +19,6 @@ from cosmos_emulator.testing import running
 from tests.support.cosmos_feeds import CosmosWorld
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
 ZERO = RangeId("0")
 BEGINNING = Position('"0"')
 SECRET = "c2VjcmV0LW9mLXRoZS1hY2NvdW50LW5vYm9keS1tYXktc2VlLWl0"

@@ -20,7 +20,6 @@ from changefeed.pipeline.source.addresses import identity_at
 from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld
 
-pytestmark = pytest.mark.real_time
 ZERO = RangeId("0")
 
 

@@ -14,7 +14,6 @@ from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, RangeEnd
 from tests.support.cosmos_feeds import CosmosWorld
 
-pytestmark = pytest.mark.real_time
 KEYS = [f"key-{n}" for n in range(24)]
 
 

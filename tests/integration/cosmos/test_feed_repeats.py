@@ -18,7 +18,6 @@ from changefeed.feeds.feed import FeedRange, Position, RangeId
 from cosmos_emulator.settings import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld, let_watch
 
-pytestmark = pytest.mark.real_time
 ZERO, AT_3 = FeedRange(id=RangeId("0")), Position('"3"')
 OF_ONE_REQUEST = {"x-ms-activity-id", "x-ms-date", "authorization", "x-ms-client-id"}
 

@@ -22,7 +22,6 @@ from tests.support.cosmos_history import Found, History, told
 from tests.support.looking import until
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
 _STEPS = 15
 
 

@@ -21,7 +21,6 @@ from changefeed.runtime.errors import StoreRefused
 from tests.support.cosmos_feeds import CosmosWorld
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
 KEYS = [f"key-{n}" for n in range(12)]
 
 

@@ -6,7 +6,6 @@ from changefeed.feeds.cosmos import feed as feed_module
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from tests.support.cosmos_feeds import CosmosWorld
 
-pytestmark = pytest.mark.real_time
 AHEAD = Position('"7052"')
 
 

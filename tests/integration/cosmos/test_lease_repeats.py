@@ -19,7 +19,6 @@ from changefeed.stores.cosmos.opening import opened_over
 from cosmos_emulator.settings import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import CosmosWorld, let_watch
 
-pytestmark = pytest.mark.real_time
 OF_ONE_REQUEST = {
     *("x-ms-activity-id", "x-ms-date", "authorization", "x-ms-client-id"),
     *("if-match", "content-length"),

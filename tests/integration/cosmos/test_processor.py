@@ -39,7 +39,6 @@ from tests.support.dotnet_processor import DotNetHost
 from tests.support.looking import until
 from tests.support.processes import PATIENCE, started
 
-pytestmark = pytest.mark.real_time
 ROOT = Path(__file__).parents[3]
 KEYS = [f"key-{n}" for n in range(12)]
 QUICK = Settings(

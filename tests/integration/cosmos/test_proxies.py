@@ -12,8 +12,6 @@ from changefeed.feeds.cosmos.client import client_of, has_proxy
 from changefeed.runtime.secret import Secret
 from cosmos_emulator import EmulatorSettings, create_app
 
-pytestmark = pytest.mark.real_time
-
 ELSEWHERE = Account(endpoint="http://cosmos.invalid:80/", key=Secret.of(EMULATOR_KEY))
 
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 
-import pytest
 import pytest_asyncio
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
@@ -18,7 +17,6 @@ from cosmos_emulator.settings import RegionSettings
 from cosmos_emulator.testing import Account, running
 from tests.support.processes import PATIENCE
 
-pytestmark = pytest.mark.real_time
 WEST, EAST = "West US", "East US"
 REGIONS = (RegionSettings(name=WEST), RegionSettings(name=EAST, lag=0.3))
 KEYS = [f"key-{n}" for n in range(8)]

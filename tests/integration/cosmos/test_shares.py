@@ -19,8 +19,6 @@ from changefeed.host.shared import Process
 from changefeed.host.wiring import guest_host
 from tests.support.cosmos_feeds import CosmosWorld
 
-pytestmark = pytest.mark.real_time
-
 
 async def test_requests_carry_the_share_that_the_address_gives_and_are_counted(
     world: CosmosWorld, monkeypatch: pytest.MonkeyPatch

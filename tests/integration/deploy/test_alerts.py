@@ -27,6 +27,8 @@ from tests.support.promtool import RULES, check_alerts, check_expressions, promt
 from tests.support.proxies import proxied
 from tests.support.recorded_metrics import RecordedFleet
 
+pytestmark = pytest.mark.virtual_time
+
 PAGE = Path(__file__).parents[3] / "docs/metrics.md"
 R0 = RangeId("r0")
 

@@ -7,11 +7,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.claims import pause
 from changefeed.observers.observer import Context
 from tests.support.promtool import check_expressions
 from tests.support.recorded_metrics import RecordedFleet
+
+pytestmark = pytest.mark.virtual_time
 
 BOARD = Path(__file__).parents[3] / "deploy/grafana/changefeed.json"
 R0, R1 = RangeId("r0"), RangeId("r1")

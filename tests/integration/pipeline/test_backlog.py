@@ -25,11 +25,7 @@ from tests.support.succession import replace_partitions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-pytestmark = [
-    pytest.mark.usefixtures("all_in_parquet"),
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
-]
+pytestmark = pytest.mark.usefixtures("all_in_parquet")
 
 WHOLE = RangeId("e1.p01.v00-ff")
 

@@ -18,10 +18,6 @@ from tests.support.spark_queries import drain
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-pytestmark = [
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
-]
 
 SCHEMA = (
     "a INT, b STRING, t DATE, l ARRAY<INT>, n STRUCT<x: INT, in: STRUCT<y: INT>>, "

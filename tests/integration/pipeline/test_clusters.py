@@ -29,11 +29,7 @@ from tests.support.spark_queries import drain
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-pytestmark = [
-    pytest.mark.usefixtures("all_in_parquet"),
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
-]
+pytestmark = pytest.mark.usefixtures("all_in_parquet")
 
 EVERYTHING = "range,sequence,key,id,operation,body,previous,committed_at,generation"
 KEYS = [f"k{n}" for n in range(20)]

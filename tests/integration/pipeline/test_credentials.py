@@ -15,10 +15,8 @@ from cosmos_emulator.settings import EmulatorSettings
 from cosmos_emulator.testing import account_in_thread
 from tests.support.processes import PATIENCE, ended
 
-pytestmark = [
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # of urllib3, on the certificate of the emulator
-]
+# Of urllib3, on the certificate of the emulator.
+pytestmark = pytest.mark.filterwarnings("default")
 
 ROOT = Path(__file__).parents[3]
 KEY = base64.b64encode(b"a key that nobody may ever see printed anywhere").decode()

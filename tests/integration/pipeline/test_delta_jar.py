@@ -25,8 +25,6 @@ from tests.support.duckdb_reader import read_by_duckdb
 from tests.support.pipeline_delta import DIRECTORIES, NAMES
 from tests.support.processes import PATIENCE, ended
 
-pytestmark = pytest.mark.real_time
-
 FOLDER = os.environ.get("CHANGEFEED_DELTA_JARS")
 
 

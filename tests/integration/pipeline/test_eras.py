@@ -19,8 +19,6 @@ from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from tests.support.pipeline_feeds import a_log, append_to
 from tests.support.succession import replace_partitions
 
-pytestmark = pytest.mark.real_time
-
 ENVELOPE = Envelope(columns=EVERYTHING)
 KEYS = [f"k{n}" for n in range(8)]
 WHOLE = RangeId("e1.p01.v00-ff")

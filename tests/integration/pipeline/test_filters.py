@@ -46,10 +46,6 @@ from tests.support.succession import replace_partitions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
-]
 RANGE, SEQUENCE, TIME, KEY = ("range",), ("sequence",), ("committed_at",), ("key",)
 LAST = (1 << 16) - 1
 

@@ -21,10 +21,8 @@ from cosmos_emulator.testing import account_in_thread
 from tests.support.item_reading import found, item_reader
 from tests.support.pipeline_cosmos import ServedCosmos, put, served_cosmos, written
 
-pytestmark = [
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # of azure-cosmos, on what it does with its loops
-]
+# Of azure-cosmos, on what it does with its loops.
+pytestmark = pytest.mark.filterwarnings("default")
 IDS = StructType([StructField("id", StringType())])
 THROTTLING: dict[str, Any] = {
     "effect": "error",

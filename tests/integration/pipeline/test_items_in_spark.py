@@ -21,10 +21,6 @@ from tests.support.processes import PATIENCE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
-]
 PUSHING = "spark.sql.python.filterPushdown.enabled"
 SCHEMA = (
     "id STRING, text STRING, whole INT, large BIGINT, real DOUBLE, narrow FLOAT, yes BOOLEAN, "

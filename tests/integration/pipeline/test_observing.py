@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.observers.observer import Context
@@ -24,11 +22,6 @@ from tests.support.pipeline_feeds import a_log, append_to
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = [
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
-]
 
 
 class Keeper:

@@ -17,8 +17,6 @@ import pytest
 
 from tests.support.processes import PATIENCE, beside, ended, until
 
-pytestmark = pytest.mark.real_time
-
 ROOT = Path(__file__).parents[3]
 READ = {
     "batch": 150,

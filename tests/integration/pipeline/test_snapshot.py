@@ -20,7 +20,6 @@ from changefeed.pipeline.source.spark import StreamReader
 from tests.support.cosmos_history import Found, History
 from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos
 
-pytestmark = pytest.mark.real_time
 _STEPS = 14
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pytest
 
 from changefeed.feeds.feed import RangeId
 from tests.support.pipeline_feeds import a_log, append_to
@@ -17,10 +16,6 @@ from tests.support.succession import replace_partitions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-pytestmark = [
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
-]
 
 WHOLE = RangeId("e1.p01.v00-ff")
 

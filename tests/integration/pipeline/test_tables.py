@@ -27,10 +27,6 @@ from tests.support.succession import replace_partitions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.real_time,
-    pytest.mark.filterwarnings("default"),  # pyspark's own are not ours to mend
-]
 
 OFF = {"enabled": False}
 PAGE = Path(__file__).parents[3] / "docs/pipeline.md"
