@@ -183,6 +183,7 @@ NOT_SETTINGS = {
     "changefeed.host.wiring.open_host",
     "changefeed.host.wiring.wrapped",
     "changefeed.host.run.run_hosts",
+    "cosmos.oltp",  # a format of Spark
 }
 
 
