@@ -16,13 +16,13 @@ from emulator.tests.by_hand import DOCS, Hand, hand
 from emulator.tests.process import process
 
 from .process_usage import cpu_seconds, megabytes
-from .result import Result, at_least, at_most
+from .result import Result, at_least, bounded
 
 _ITEMS, _BLOCK, _ROUNDS = 100_000, 4_000, 5
 _PAGE = 1_000
 _AT_ONCE, _KEYS = 4, 1_000
 _STARTS_WITHIN, _MAX_MB, _MAX_MS = 1.0, 250.0, 100.0
-_MIN_CREATES, _MIN_READS = 1_000.0, 1_500.0
+_LEAST = {"creates": 1_000.0, "reads": 1_500.0}
 
 
 def measure() -> Sequence[Result]:
@@ -32,7 +32,7 @@ def measure() -> Sequence[Result]:
 
 async def _measured(place: Path) -> Sequence[Result]:
     started = median([await _start(place) for _ in range(_ROUNDS)])
-    found = [_bounded("start", started, "s", _STARTS_WITHIN)]
+    found = [bounded("emulator.start", started, "s", _STARTS_WITHIN)]
     async with process(place) as (server, url), hand(url) as client:
 
         async def create(n: int) -> None:
@@ -47,13 +47,15 @@ async def _measured(place: Path) -> Sequence[Result]:
 
         blocks = [range(x, x + _BLOCK) for x in range(0, _ITEMS, _BLOCK)]
         found += await _timed("creates", server, [_each(create, x) for x in blocks])
-        found.append(_bounded("100,000 items", megabytes(server), "MB", _MAX_MB))
+        found.append(bounded("emulator.100,000 items", megabytes(server), "MB", _MAX_MB))
         found += await _timed("reads", server, [_each(read, x) for x in blocks[:_ROUNDS]])
         found += await _timed("pages", server, [lambda: _read_feed(client)] * _ROUNDS)
         for control in ("snapshot", "reset"):
             began = perf_counter()
             await client.control("POST", control)
-            found.append(_bounded(control, 1000 * (perf_counter() - began), "ms", _MAX_MS))
+            found.append(
+                bounded(f"emulator.{control}", 1000 * (perf_counter() - began), "ms", _MAX_MS)
+            )
     return found
 
 
@@ -62,9 +64,6 @@ async def _start(place: Path) -> float:
     began = perf_counter()
     async with process(place) as (_, url), hand(url):
         return perf_counter() - began
-
-
-_LEAST = {"creates": _MIN_CREATES, "reads": _MIN_READS}
 
 
 async def _timed(
@@ -112,7 +111,3 @@ async def _read_feed(client: Hand) -> int:
         after, read, pages = page.headers["etag"], read + len(page.ids), pages + 1
     assert read == _ITEMS, read
     return pages
-
-
-def _bounded(what: str, value: float, unit: str, most: float) -> Result:
-    return Result(name=f"emulator.{what}", value=value, unit=unit, goal=at_most(value, most))

@@ -49,6 +49,11 @@ def exactly(value: float, wanted: float) -> Goal:
     return Goal(text=f"{wanted:g}", met=value == wanted)
 
 
+def bounded(name: str, value: float, unit: str, most: float) -> Result:
+    """Say that a value is to be no more than this."""
+    return Result(name=name, value=value, unit=unit, goal=at_most(value, most))
+
+
 def within(name: str, values: Sequence[float], limit: float, unit: str, why: str) -> Result:
     """Hold the worst of some values against a limit that is known beforehand."""
     worst = max(values)

@@ -34,7 +34,7 @@ from changefeed.leases.load_plan import plan_by_load
 from . import parallel
 from .fleets import WatchedFleet, in_virtual_time
 from .process_usage import cpu_seconds, megabytes
-from .result import Result, at_most
+from .result import Result, bounded
 
 _RANGES = 10_000
 _COUNTED = 1_000  # calls at rest do not depend on it
@@ -95,12 +95,12 @@ async def _one_host() -> Sequence[Result]:
                 await process.wait()
         left = _owned(place / "leases.db")
     return [
-        _result("one_host.cores_at_rest", cores, "of a core", _MAX_CORES),
-        _result("one_host.memory", memory, "MB", _MAX_MB),
-        _result("one_host.start", started, "s", _STARTS_WITHIN),
+        bounded("scale.one_host.cores_at_rest", cores, "of a core", _MAX_CORES),
+        bounded("scale.one_host.memory", memory, "MB", _MAX_MB),
+        bounded("scale.one_host.start", started, "s", _STARTS_WITHIN),
         Result(name="scale.one_host.start_cpu", value=spent, unit="s of a core"),
-        _result("one_host.stop", stopped, "s", _STOPS_WITHIN),
-        _result("one_host.left_to_expire", left, "leases", 0.0),
+        bounded("scale.one_host.stop", stopped, "s", _STOPS_WITHIN),
+        bounded("scale.one_host.left_to_expire", left, "leases", 0.0),
     ]
 
 
@@ -146,7 +146,7 @@ async def _calls_at_rest() -> Sequence[Result]:
         before = calls.total()
         await asyncio.sleep(60.0 * minutes)
         each = (calls.total() - before) / minutes
-    return [_result("one_host.calls_at_rest", each, "calls/min", _MAX_CALLS)]
+    return [bounded("scale.one_host.calls_at_rest", each, "calls/min", _MAX_CALLS)]
 
 
 # the plan
@@ -173,7 +173,7 @@ def _plan() -> Result:
         began = time.process_time()
         plan_by_load(leases, limits)
         took.append(time.process_time() - began)
-    return _result("plan_by_load", min(took) * 1000, "ms", _MAX_PLAN_MS)
+    return bounded("scale.plan_by_load", min(took) * 1000, "ms", _MAX_PLAN_MS)
 
 
 # many hosts
@@ -208,9 +208,9 @@ async def _on_one_file() -> Sequence[Result]:
     return [
         Result(name=f"scale.{place}.even", value=seconds, unit="s"),
         Result(name=f"scale.{place}.cores_at_rest", value=cores, unit="cores, all hosts"),
-        _result(f"{place}.calls_at_rest", each, "calls/host/min", _MAX_CALLS),
-        _result(f"{place}.failures", lost - failures, "calls without an answer", 0.0),
-        _result(f"{place}.left_to_expire", left, "leases", 0.0),
+        bounded(f"scale.{place}.calls_at_rest", each, "calls/host/min", _MAX_CALLS),
+        bounded(f"scale.{place}.failures", lost - failures, "calls without an answer", 0.0),
+        bounded(f"scale.{place}.left_to_expire", left, "leases", 0.0),
     ]
 
 
@@ -234,7 +234,7 @@ async def _many_hosts() -> Sequence[Result]:
         Result(name=f"scale.{place}.even", value=seconds, unit="virtual s"),
         Result(name=f"scale.{place}.cores_at_rest", value=spent, unit="cores, all hosts"),
         Result(name=f"scale.{place}.moves", value=moves, unit="leases acquired twice"),
-        _result(f"{place}.calls_at_rest", each, "calls/host/min", _MAX_CALLS),
+        bounded(f"scale.{place}.calls_at_rest", each, "calls/host/min", _MAX_CALLS),
     ]
 
 
@@ -242,7 +242,3 @@ def _asked(fleet: WatchedFleet) -> tuple[int, int]:
     """Return how many calls all hosts have made, and how many writes got no answer."""
     watched = fleet.watched.values()
     return sum(x.calls.total() for x in watched), sum(x.failures for x in watched)
-
-
-def _result(name: str, value: float, unit: str, most: float) -> Result:
-    return Result(name=f"scale.{name}", value=value, unit=unit, goal=at_most(value, most))
