@@ -9,12 +9,12 @@ WORKDIR /src
 COPY requirements.txt pyproject.toml README.md LICENSE ./
 RUN pip install --no-cache-dir "uv==$(sed -n 's/^uv==\([^ ;]*\).*/\1/p' requirements.txt)"
 COPY changefeed changefeed
-COPY brokers brokers
 COPY cli cli
 COPY feeds feeds
 COPY fleet fleet
 COPY host host
 COPY leases leases
+COPY log log
 COPY stores stores
 COPY observers observers
 COPY pipeline pipeline

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from changefeed.feeds.eventlog.log import EventLog
+from changefeed.log.directory.feed import EventLog
 from tests.support.sqlite_leases import SqliteLeases
 
 from .logs import make_log

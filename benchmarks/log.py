@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.hashing import place_of
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter, compact_log
+from changefeed.log.hashing import place_of
+from changefeed.log.records import Record
 
 from .logs import records
 from .one_host import seconds_of_loop

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 
 _AT_ONCE = 10_000
 _KEYS = 5_000

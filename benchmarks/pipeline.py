@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from changefeed.feeds.eventlog.writer import compact_log
+from changefeed.log.directory.writer import compact_log
 from changefeed.pipeline import read
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings

@@ -18,9 +18,9 @@ from pathlib import Path
 from random import Random
 from time import perf_counter
 
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Change
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter
 from changefeed.observers.dead_letters import DeadLetters, open_dead_letters
 from tests.support.logs import captured_logs
 from tests.support.sqlite_leases import SqliteLeases

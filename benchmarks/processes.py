@@ -16,9 +16,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.timing import Timing
+from changefeed.log.directory.writer import EventLogWriter
 from tests.support.lease_place import LeasePlace
 
 from .deliveries import Delivery, read_deliveries

@@ -21,15 +21,15 @@ from random import Random
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from changefeed.feeds.brokers import transitions
-from changefeed.feeds.eventlog import directory as directory_of_log
-from changefeed.feeds.eventlog.directory import create_log
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.load_plan import plan_by_load
+from changefeed.log.catalog import transitions
+from changefeed.log.directory import directory as directory_of_log
+from changefeed.log.directory.directory import create_log
 
 from . import parallel
 from .fleets import WatchedFleet, in_virtual_time

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from changefeed.feeds.eventlog.log import EventLog
+from changefeed.log.directory.feed import EventLog
 from tests.support.sqlite_leases import SqliteLeases
 
 from .logs import make_log, seconds_to_read

@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.feed import Change
+from changefeed.log.directory.feed import EventLog
 from changefeed.transactional.sqlite import in_sqlite
 from tests.support.sqlite_leases import SqliteLeases
 

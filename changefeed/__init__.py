@@ -33,14 +33,12 @@ if (_TREE / "pyproject.toml").is_file():
 
 if TYPE_CHECKING:
     from changefeed.feeds.addresses import open_feed
-    from changefeed.feeds.brokers.sender import ProducerOptions
     from changefeed.feeds.errors import (
         FeedError,
         FeedRefused,
         FeedUnavailable,
         RangeUnknown,
     )
-    from changefeed.feeds.eventlog.records import Record
     from changefeed.feeds.feed import (
         Change,
         Child,
@@ -54,9 +52,6 @@ if TYPE_CHECKING:
         StartAt,
     )
     from changefeed.feeds.memory import MemoryFeed
-    from changefeed.feeds.producer import Producer
-    from changefeed.feeds.producing import open_producer
-    from changefeed.feeds.sync_producer import SyncProducer, open_sync_producer
     from changefeed.host.endpoints import AsgiApp, asgi_endpoints, endpoints
     from changefeed.host.health import Health
     from changefeed.host.host import Host
@@ -76,6 +71,11 @@ if TYPE_CHECKING:
     from changefeed.leases.container import LeaseContainer
     from changefeed.leases.lease import HostName, Lease, Member
     from changefeed.leases.memory import MemoryLeases
+    from changefeed.log.client.sender import ProducerOptions
+    from changefeed.log.producer import Producer
+    from changefeed.log.producing import open_producer
+    from changefeed.log.records import Record
+    from changefeed.log.sync_producer import SyncProducer, open_sync_producer
     from changefeed.observers.errors import (
         ObserverError,
         ObserverFailed,
@@ -127,12 +127,12 @@ _GROUPS = {
         "LogSettings": "runtime.settings",
     },
     "Producing": {
-        "open_producer": "feeds.producing",
-        "Producer": "feeds.producer",
-        "Record": "feeds.eventlog.records",
-        "ProducerOptions": "feeds.brokers.sender",
-        "open_sync_producer": "feeds.sync_producer",
-        "SyncProducer": "feeds.sync_producer",
+        "open_producer": "log.producing",
+        "Producer": "log.producer",
+        "Record": "log.records",
+        "ProducerOptions": "log.client.sender",
+        "open_sync_producer": "log.sync_producer",
+        "SyncProducer": "log.sync_producer",
     },
     "Feeds": {
         "Feed": "feeds.feed",

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Never
 
-from changefeed.brokers.settings import BrokerSettings
 from changefeed.cli.children import run_processes
 from changefeed.cli.commands.broker import BrokerFlags
+from changefeed.log.brokers.settings import BrokerSettings
 from changefeed.runtime.logs import set_up_logs
 
 

@@ -16,23 +16,23 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from changefeed.brokers.core import CoreStatus
-from changefeed.brokers.storage import storage_of
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.tables import a_table, plain, print_whole, refreshed
 from changefeed.cli.on_brokers import client_of, is_on_brokers
-from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.protocol import BrokerInfo
-from changefeed.feeds.brokers.ranges import Partition
-from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.row_readers import RowReaders
-from changefeed.feeds.brokers.topology import topology_of
-from changefeed.feeds.brokers.wire import ActiveProducer, PartitionBounds, RangeStorage, Storage
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.directory import COLLECTION, answers_of_feeds, open_directory
-from changefeed.feeds.eventlog.errors import Damaged
 from changefeed.feeds.feed import RangeId
-from changefeed.feeds.producing import log_directory
+from changefeed.log.brokers.core import CoreStatus
+from changefeed.log.brokers.storage import storage_of
+from changefeed.log.catalog.ranges import Partition
+from changefeed.log.client.client import BrokerClient
+from changefeed.log.directory.directory import COLLECTION, answers_of_feeds, open_directory
+from changefeed.log.errors import Damaged
+from changefeed.log.producing import log_directory
+from changefeed.log.protocol.messages import BrokerInfo
+from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.topology import topology_of
+from changefeed.log.protocol.wire import ActiveProducer, PartitionBounds, RangeStorage, Storage
+from changefeed.log.rows.row_readers import RowReaders
 from changefeed.runtime.gather import gather_or_cancel
 
 _EVERY = 1.0

@@ -4,29 +4,29 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from changefeed.brokers import operations
 from changefeed.cli.io.documents import as_json
 from changefeed.cli.io.report import say, show
 from changefeed.cli.io.tables import a_table
 from changefeed.cli.on_brokers import is_on_brokers, on_brokers
-from changefeed.feeds.brokers.catalog import Catalog
-from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.compactor import CompactionTotals
-from changefeed.feeds.brokers.protocol import Topology
-from changefeed.feeds.brokers.transitions import with_merge, with_split
-from changefeed.feeds.brokers.wire import Compaction
 from changefeed.feeds.errors import RangeUnknown
-from changefeed.feeds.eventlog.directory import (
+from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers import operations
+from changefeed.log.catalog.catalog import Catalog
+from changefeed.log.catalog.transitions import with_merge, with_split
+from changefeed.log.client.client import BrokerClient
+from changefeed.log.directory.directory import (
     COLLECTION,
     WRITER,
     answers_of_feeds,
     create_log,
     open_directory,
 )
-from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
-from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
-from changefeed.feeds.feed import RangeId
-from changefeed.feeds.producing import log_directory
+from changefeed.log.directory.writer import EventLogWriter, compact_log
+from changefeed.log.hashing import DEFAULT_PARTS
+from changefeed.log.maintenance.compactor import CompactionTotals
+from changefeed.log.producing import log_directory
+from changefeed.log.protocol.messages import Topology
+from changefeed.log.protocol.wire import Compaction
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.gather import gather_or_cancel
 

@@ -27,7 +27,7 @@ _EXAMPLES = {
 _MODELS = {
     "host": "changefeed.host.settings:Settings",
     "pipeline": "changefeed.pipeline.settings:PipelineSettings",
-    "broker": "changefeed.brokers.settings:BrokerSettings",
+    "broker": "changefeed.log.brokers.settings:BrokerSettings",
 }
 
 

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.address import FORM, PLAIN, TLS, parse_address
-from changefeed.feeds.brokers.client import BrokerClient
+from changefeed.log.client.access import BrokerAccess
+from changefeed.log.client.address import FORM, PLAIN, TLS, parse_address
+from changefeed.log.client.client import BrokerClient
 from changefeed.runtime.errors import UserError
 
 T = TypeVar("T")

@@ -27,14 +27,14 @@ from changefeed.cli.io.blocks import BlockReader
 from changefeed.cli.io.json_lines import FieldNames, LineSplitter, record_of
 from changefeed.cli.io.report import say
 from changefeed.cli.io.standard_input import open_standard_input
-from changefeed.feeds.brokers.address import PLAIN, TLS
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
-from changefeed.feeds.eventlog.producer import has_nothing
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
-from changefeed.feeds.producing import log_directory
+from changefeed.log.client.address import PLAIN, TLS
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.producer import has_nothing
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.hashing import DEFAULT_PARTS
+from changefeed.log.producing import log_directory
+from changefeed.log.records import Record
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.quantities import counted

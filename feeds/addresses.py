@@ -7,15 +7,18 @@ theirs by the entry point ``changefeed.feeds``; see ``changefeed.feeds.backend``
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from typing import Final
 
 from changefeed.feeds.backend import FeedBackend, OpenOptions, prepared
-from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed
 from changefeed.runtime.backends import BackendTable, BuiltIn
 from changefeed.runtime.diagnostics import Diagnostic
 
-_BROKERS = BuiltIn(target="changefeed.feeds.brokers.backend:BACKEND")
+STORES: Final = ("file", "s3", "s3a", "az", "azure", "gs")
+"""Schemes of clusters' stores: engines read a collection there, without its brokers."""
+
+_BROKERS = BuiltIn(target="changefeed.log.client.backend:BACKEND")
 _COSMOS = BuiltIn(target="changefeed.feeds.cosmos.backend:BACKEND")
 
 FEEDS = BackendTable(
@@ -23,14 +26,14 @@ FEEDS = BackendTable(
     what="a feed",
     group="changefeed.feeds",
     built_in={
-        "eventlog": BuiltIn(target="changefeed.feeds.eventlog.backend:BACKEND"),
+        "eventlog": BuiltIn(target="changefeed.log.directory.backend:BACKEND"),
         "cosmos": _COSMOS,
         "cosmos+http": _COSMOS,
         "brokers": _BROKERS,
         "brokers+tls": _BROKERS,
         **{
-            x: BuiltIn(target="changefeed.feeds.brokers.store_backend:BACKEND", listed=False)
-            for x in SCHEMES  # for engines
+            x: BuiltIn(target="changefeed.log.reading.store_backend:BACKEND", listed=False)
+            for x in STORES
         },
         "memory": BuiltIn(target="changefeed.feeds.memory:BACKEND", listed=False),
     },

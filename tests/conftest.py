@@ -41,7 +41,7 @@ logging.getLogger("changefeed").setLevel(logging.WARNING)
 @pytest.fixture
 def all_in_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let compaction here make segments of partitions however small."""
-    monkeypatch.setattr("changefeed.feeds.brokers.run_maker.LARGE", 1)
+    monkeypatch.setattr("changefeed.log.maintenance.run_maker.LARGE", 1)
 
 
 @pytest.fixture

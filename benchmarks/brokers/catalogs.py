@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from benchmarks.result import Result
-from changefeed.feeds.brokers.catalog import (
+from changefeed.log.catalog.catalog import (
     Catalog,
     Cluster,
     Row,
@@ -18,15 +18,15 @@ from changefeed.feeds.brokers.catalog import (
     encode_catalog,
     first_catalog,
 )
-from changefeed.feeds.brokers.ranges import ranges_of
-from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.topology import topology_of
-from changefeed.feeds.brokers.transitions import (
+from changefeed.log.catalog.ranges import ranges_of
+from changefeed.log.catalog.transitions import (
     begin_ending,
     close_and_open,
     new_collection,
     open_first_era,
 )
+from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.topology import topology_of
 
 from .names import COLLECTION, PARTS
 

@@ -18,10 +18,10 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.address import BrokersAddress, parse_address
-from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.errors import FeedUnavailable
+from changefeed.log.client.access import BrokerAccess
+from changefeed.log.client.address import BrokersAddress, parse_address
+from changefeed.log.client.client import BrokerClient
 from tests.support.servers import free_port
 
 from .names import COLLECTION, PARTS

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Sequence
 from benchmarks.logs import records
 from benchmarks.result import Result, within
 from changefeed import open_producer
-from changefeed.feeds.producer import Producer
+from changefeed.log.producer import Producer
 
 from .cluster import EXPIRATION, Cluster, open_cluster
 from .latency import Call

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 from benchmarks.logs import records
 from benchmarks.result import Goal, Result, at_least, by_rounds
 from changefeed import Record, open_feed, open_producer
-from changefeed.feeds.brokers.feed import BrokersFeed
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Feed
+from changefeed.log.client.feed import BrokersFeed
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.writer import EventLogWriter
 
 from . import jetstream
 from .cluster import WAITLESS, open_cluster

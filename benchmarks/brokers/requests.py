@@ -15,15 +15,15 @@ from functools import partial
 
 from benchmarks.fleets import in_virtual_time
 from benchmarks.result import Result, at_most
-from changefeed.brokers import operations
-from changefeed.brokers.core import BrokerCore
-from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import AppendReceipt, AppendRequest, Batch
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import Listed, Versioned
-from changefeed.feeds.eventlog.block_format import check_of, lay_out
-from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers import operations
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.core_settings import CoreSettings
+from changefeed.log.format.block_format import check_of, lay_out
+from changefeed.log.protocol.messages import AppendReceipt, AppendRequest, Batch
+from changefeed.log.records import Record, encode_record
+from changefeed.log.stores.memory_store import MemoryStore
+from changefeed.log.stores.store import Listed, Versioned
 from tests.support.wires import Wires
 
 from .costs import MB_A_BROKER, RATES, Counted, Second

@@ -10,8 +10,8 @@ from pathlib import Path
 from time import monotonic
 
 from changefeed.cli import main
-from changefeed.feeds.brokers.stores import addresses
-from changefeed.feeds.brokers.stores.local_store import LocalStore
+from changefeed.log.stores import addresses
+from changefeed.log.stores.local_store import LocalStore
 
 
 class TimedStore(LocalStore):

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import pytest
 
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
     Change,
     Child,
@@ -18,6 +17,7 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
 )
+from changefeed.log.records import Record
 
 RANGES = 3
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)

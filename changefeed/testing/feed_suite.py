@@ -14,7 +14,6 @@ from changefeed.feeds.errors import (
     RangeRefused,
     RangeUnknown,
 )
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
     Change,
     FeedRange,
@@ -25,6 +24,7 @@ from changefeed.feeds.feed import (
     StartAt,
 )
 from changefeed.feeds.timeouts import bounded_feed
+from changefeed.log.records import Record
 from changefeed.testing.feed_harness import (
     NEW_YEAR,
     NEW_YEAR_US,

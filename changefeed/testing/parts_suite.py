@@ -7,7 +7,6 @@ import pytest
 
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import (
     Change,
     Feed,
@@ -17,6 +16,7 @@ from changefeed.feeds.feed import (
     RangeId,
 )
 from changefeed.feeds.timeouts import bounded_feed
+from changefeed.log.records import Record
 from changefeed.testing.feed_harness import (
     FeedHarness,
     busiest,

@@ -3,7 +3,7 @@
 """
 
 from changefeed.feeds.backlog import lag_of
-from changefeed.feeds.eventlog.records import Record
+from changefeed.log.records import Record
 from changefeed.testing.feed_harness import (
     RANGES,
     FeedAbility,

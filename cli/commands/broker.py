@@ -9,7 +9,7 @@ from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Processes, SettingPath, SettingsFlags, StopAtEof, with_flags
 
 if TYPE_CHECKING:
-    from changefeed.brokers.settings import BrokerSettings
+    from changefeed.log.brokers.settings import BrokerSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class BrokerFlags(SettingsFlags):
 
     def settings(self) -> "BrokerSettings":
         """Merge flags, environment and file. Raise ``UserError`` for what is wrong in them."""
-        from changefeed.brokers.settings import load_broker_settings
+        from changefeed.log.brokers.settings import load_broker_settings
 
         return load_broker_settings(self.config, self.nested())
 
@@ -46,8 +46,8 @@ def broker(
     failures. With --processes, the brokers listen at ports that follow each other, a broker
     that dies is started again, and the worst code is that of all.
     """
-    from changefeed.brokers.run import run_broker
     from changefeed.cli.brokers import run_several
+    from changefeed.log.brokers.run import run_broker
 
     with exit_on_error():
         if processes is None:

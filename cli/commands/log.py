@@ -6,7 +6,7 @@ import typer
 
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.quantities import duration_option, size_option
-from changefeed.feeds.brokers.address import FORM, PLAIN
+from changefeed.log.client.address import FORM, PLAIN
 
 log = typer.Typer(
     help="Manage an event log, or a collection of a cluster.",

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
-from changefeed.feeds.producer import Producer
-from changefeed.feeds.producing import open_producer
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.producer import Producer
+from changefeed.log.producing import open_producer
+from changefeed.log.records import Record
 
 _UNDER_WAY = 64
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.records import OPERATIONS, RECORD_BYTES, Record
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
 from changefeed.feeds.timestamps import instant_us
+from changefeed.log.records import OPERATIONS, RECORD_BYTES, Record
 from changefeed.runtime.errors import UserError
 
 MAX_LINE = RECORD_BYTES - 64 * 1024

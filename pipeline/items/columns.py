@@ -40,7 +40,7 @@ from pyspark.sql.types import (
 )
 
 from changefeed.feeds.cosmos.keys import key_text, walked
-from changefeed.feeds.eventlog.arrow_columns import TIME, readable
+from changefeed.log.format.arrow_columns import TIME, readable
 from changefeed.pipeline.items import json_values
 from changefeed.pipeline.items.json_values import Misfits, Reading, fields_of
 from changefeed.runtime.errors import UserError

@@ -7,9 +7,8 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from changefeed.feeds.addresses import FEEDS, open_feed
+from changefeed.feeds.addresses import FEEDS, STORES, open_feed
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.brokers.store_address import SCHEMES
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
@@ -56,7 +55,7 @@ def _collection(where: Address, only: Collection[RangeId]) -> "CollectionAccess"
 
     if where.scheme == _EVENT_LOG:
         return stored.StoredAccess(partial(stored.open_log, where.place), only=only)
-    if where.scheme in SCHEMES:
+    if where.scheme in STORES:
         return stored.StoredAccess(partial(stored.open_stored, where), only=only)
     from changefeed.pipeline.source.brokers_reader import through_brokers  # noqa: PLC0415
     from changefeed.pipeline.source.collection_reader import CollectionAccess  # noqa: PLC0415

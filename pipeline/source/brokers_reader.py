@@ -3,15 +3,15 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.address import parse_address
-from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.errors import PositionGone
-from changefeed.feeds.brokers.protocol import Block
-from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.wire import PartitionBounds
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import RangeId
+from changefeed.log.client.access import BrokerAccess
+from changefeed.log.client.address import parse_address
+from changefeed.log.client.client import BrokerClient
+from changefeed.log.errors import PositionGone
+from changefeed.log.protocol.messages import Block
+from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.wire import PartitionBounds
 from changefeed.pipeline.source.retries import by_name
 from changefeed.runtime.backends import Address
 

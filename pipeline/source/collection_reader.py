@@ -20,17 +20,17 @@ from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from changefeed.feeds.brokers.errors import PositionGone
-from changefeed.feeds.brokers.protocol import Block
-from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.stored_collection import SegmentRows
-from changefeed.feeds.brokers.wire import PartitionBounds
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.block_format import Columns, joined
-from changefeed.feeds.eventlog.hashing import place_of
-from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.timestamps import start_us
+from changefeed.log.errors import PositionGone
+from changefeed.log.format.block_format import Columns, joined
+from changefeed.log.hashing import place_of
+from changefeed.log.ids import position, sequence_of
+from changefeed.log.protocol.messages import Block
+from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.wire import PartitionBounds
+from changefeed.log.reading.stored_collection import SegmentRows
 from changefeed.pipeline.source.feed_reader import RETRY_SECONDS
 from changefeed.pipeline.source.lineage import narrowed
 from changefeed.pipeline.source.loop_thread import LoopThread

@@ -17,8 +17,8 @@ from changefeed.pipeline.source.offsets import Mark, Offset
 if TYPE_CHECKING:
     import pyarrow as pa  # commands import this, and need no Spark
 
-    from changefeed.feeds.eventlog.block_format import Columns
     from changefeed.feeds.raw_pages import Rows
+    from changefeed.log.format.block_format import Columns
     from changefeed.pipeline.source.position_order import PositionOrder
 
 

@@ -30,7 +30,9 @@ from pyspark.sql.types import (
 )
 
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.arrow_columns import (
+from changefeed.feeds.feed import Operation, RangeId
+from changefeed.feeds.raw_pages import Rows
+from changefeed.log.format.arrow_columns import (
     TIME,
     Arrays,
     arrays,
@@ -38,9 +40,7 @@ from changefeed.feeds.eventlog.arrow_columns import (
     readable,
     scalar,
 )
-from changefeed.feeds.eventlog.block_format import Columns
-from changefeed.feeds.feed import Operation, RangeId
-from changefeed.feeds.raw_pages import Rows
+from changefeed.log.format.block_format import Columns
 from changefeed.pipeline.source.reader import Block
 from changefeed.runtime.errors import UserError
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from changefeed.feeds.brokers.stored_collection import SegmentRows
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.errors import Damaged
-from changefeed.feeds.eventlog.segment_file import Segment
-from changefeed.feeds.eventlog.segments import check_tail, cut_rows, read_group
 from changefeed.feeds.feed import RangeId
+from changefeed.log.errors import Damaged
+from changefeed.log.format.segment_file import Segment
+from changefeed.log.format.segments import check_tail, cut_rows, read_group
+from changefeed.log.reading.stored_collection import SegmentRows
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from changefeed.feeds.brokers.store_address import parse_store_address
-from changefeed.feeds.brokers.stored_collection import StoredCollection, damaged
-from changefeed.feeds.brokers.stores.addresses import open_store
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.block_format import Columns
-from changefeed.feeds.eventlog.log import open_stored_log
 from changefeed.feeds.feed import Position, RangeId
+from changefeed.log.directory.feed import open_stored_log
+from changefeed.log.format.block_format import Columns
+from changefeed.log.reading.store_address import parse_store_address
+from changefeed.log.reading.stored_collection import StoredCollection, damaged
+from changefeed.log.stores.addresses import open_store
 from changefeed.pipeline.source.collection_reader import CollectionAccess
 from changefeed.pipeline.source.feed_reader import RETRY_SECONDS
 from changefeed.pipeline.source.reader import FilePart, Slice

@@ -30,8 +30,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Operation
+from changefeed.log.records import Record
 
 from .data import Row
 

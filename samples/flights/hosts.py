@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
+from changefeed.log.hashing import DEFAULT_PARTS
 
 _PAGES = 40  # at least so many for each range, or a kill would hit nothing half done
 

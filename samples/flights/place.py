@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
+from changefeed.log.directory.feed import EventLog
 from samples.delays.tables import feed_of
 
 from .data import Sample

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.leases.addresses import open_container
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.hashing import DEFAULT_PARTS
 
 from .changes import in_order, records
 from .data import zones

@@ -12,9 +12,9 @@ from itertools import accumulate
 from pathlib import Path
 from random import Random
 
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 from tests.support.commands import PLACES, running
 
 HOSTS, RANGES, KEYS = 4, 16, 2_000

@@ -15,10 +15,10 @@ import pytest
 
 from changefeed import open_feed, open_producer
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.brokers.pack import header_bytes
-from changefeed.feeds.brokers.stores.addresses import open_store
-from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.feed import Feed
+from changefeed.log.format.pack import header_bytes
+from changefeed.log.stores.addresses import open_store
+from changefeed.log.stores.store import ObjectStore
 from tests.support import servers
 from tests.support.broker_processes import (
     KEYS,

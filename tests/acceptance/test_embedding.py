@@ -15,7 +15,7 @@ from urllib.error import HTTPError, URLError
 import pytest
 
 from changefeed import FeedRefused, Operation, open_container, open_producer
-from changefeed.feeds.eventlog.log import EventLog
+from changefeed.log.directory.feed import EventLog
 from samples.embedding.producing import produce
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, Running, started

@@ -11,11 +11,11 @@ from random import Random
 import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Feed
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 from tests.support.processes import Running, ended, started
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +23,8 @@ BATCH = 500
 
 PRODUCER = """
 import asyncio, sys
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.log.records import Record
+from changefeed.log.directory.writer import EventLogWriter
 
 async def produce():
     async with EventLogWriter.open(sys.argv[1]) as writer:
@@ -40,7 +40,7 @@ asyncio.run(produce())
 
 READER = """
 import asyncio, sys
-from changefeed.feeds.eventlog.log import EventLog
+from changefeed.log.directory.feed import EventLog
 
 async def read():
     async with EventLog.open(sys.argv[1]) as log:
@@ -141,9 +141,9 @@ async def test_several_processes_read_all_that_another_one_writes_meanwhile(
 DENIED = """
 import asyncio, os, sys
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter
 
 async def try_to(attempt):
     try:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.log.directory.writer import EventLogWriter
 from changefeed.runtime.errors import StoreError
 from changefeed.testing.history import violations
 from tests.support import recorder

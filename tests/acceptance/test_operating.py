@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.records import Record
 from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
+from changefeed.log.directory.directory import create_log
+from changefeed.log.records import Record
 from tests.support import make
 from tests.support.commands import (
     PLACES,

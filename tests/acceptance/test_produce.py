@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from changefeed.feeds.eventlog.log import EventLog
+from changefeed.log.directory.feed import EventLog
 from tests.support.commands import PLACES, QUICK, changefeed, running
 from tests.support.disks import small_disk_at
 from tests.support.processes import PATIENCE, Running

@@ -14,7 +14,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from changefeed.feeds.eventlog.hashing import DEFAULT_PARTS, place_of
+from changefeed.log.hashing import DEFAULT_PARTS, place_of
 from cosmos_emulator import DEVELOPMENT_KEY
 from tests.acceptance.test_cosmos_commands import ranges_of
 from tests.support.commands import changefeed

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.brokers.transitions import with_merge, with_split
-from changefeed.feeds.eventlog.directory import COLLECTION, create_log
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.log.catalog.transitions import with_merge, with_split
+from changefeed.log.directory.directory import COLLECTION, create_log
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 from changefeed.testing import feed_suite, many_ranges_suite, parts_suite, succession_suite
 from changefeed.testing.contracts import suite_of
 from changefeed.testing.feed_harness import (

@@ -5,10 +5,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.log import EventLog
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.fleet_record import join_fleet
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
 from tests.support import make
 from tests.support.commands import PLACES, invoked
 from tests.support.sqlite_leases import SqliteLeases

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.brokers.run_core import open_core
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.brokers.catalog import FORMAT
-from changefeed.feeds.brokers.stores.local_store import LocalStore
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Change, Feed, FeedRange, RangeId
+from changefeed.log.brokers.run_core import open_core
+from changefeed.log.catalog.catalog import FORMAT
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
+from changefeed.log.stores.local_store import LocalStore
 from changefeed.testing.feed_harness import everything
 from tests.support.damaged_logs import everyone_is_refused
 from tests.support.disks import small_disk_at

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeDamaged
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter
 from tests.support.damaged_logs import (
     HURT,
     SOUND,

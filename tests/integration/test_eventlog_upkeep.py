@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.brokers.operations import retain
 from changefeed.feeds.errors import RangeRefused
-from changefeed.feeds.eventlog import writer as writing
-from changefeed.feeds.eventlog.directory import COLLECTION, create_log, open_directory
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import Change, FeedRange, RangeId
+from changefeed.log.brokers.operations import retain
+from changefeed.log.directory import writer as writing
+from changefeed.log.directory.directory import COLLECTION, create_log, open_directory
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter, compact_log
+from changefeed.log.records import Record
 from tests.support.processes import PATIENCE
 
 WHOLE = FeedRange(id=RangeId("e1.p01.v00-ff"))
@@ -62,8 +62,8 @@ async def test_a_writer_that_wrote_much_compacts_it_when_it_closes(path: Path) -
 async def test_a_writer_compacts_while_it_writes(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("changefeed.feeds.eventlog.maintenance._EVERY", 0.05)
-    monkeypatch.setattr("changefeed.feeds.eventlog.maintenance.COMPACTED_AT", 64)
+    monkeypatch.setattr("changefeed.log.directory.maintenance._EVERY", 0.05)
+    monkeypatch.setattr("changefeed.log.directory.maintenance.COMPACTED_AT", 64)
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         count = 0
         async with asyncio.timeout(PATIENCE):

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.hashing import virtual_part_of
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.reshape import split
 from changefeed.host.settings import load_settings
 from changefeed.host.wiring import open_host
 from changefeed.leases.memory import MemoryLeases
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.hashing import virtual_part_of
+from changefeed.log.records import Record
 from changefeed.observers.adapters import adapt
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make

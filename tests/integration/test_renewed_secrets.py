@@ -12,16 +12,16 @@ from typing import TypeVar
 
 import pytest
 
-from changefeed.brokers import operations
-from changefeed.brokers.settings import WebSection
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.brokers.access import BrokerAccess, BrokersSettings
-from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedError
 from changefeed.leases.addresses import open_container
+from changefeed.log.brokers import operations
+from changefeed.log.brokers.settings import WebSection
+from changefeed.log.client.access import BrokerAccess, BrokersSettings
+from changefeed.log.client.client import BrokerClient
+from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.secret import Secret
 from changefeed.stores.postgres.address import read_address

@@ -4,7 +4,7 @@ from typing import Final
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.cosmos.address import read_address
-from changefeed.feeds.producing import log_directory
+from changefeed.log.producing import log_directory
 
 from .table import Table
 

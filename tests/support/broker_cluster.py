@@ -9,23 +9,23 @@ from dataclasses import replace
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 
-from changefeed.brokers import operations
-from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.metrics import BrokerMetrics
-from changefeed.brokers.pings import Pings
-from changefeed.brokers.run_core import open_core
-from changefeed.brokers.server import LIMITS, BrokerServer
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.address import BrokersAddress
-from changefeed.feeds.brokers.connection import BrokerConnection
-from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.feed import BrokersFeed
-from changefeed.feeds.brokers.producer import BrokersProducer, open_brokers_producer
-from changefeed.feeds.brokers.sender import ProducerOptions
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers import operations
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.brokers.metrics import BrokerMetrics
+from changefeed.log.brokers.pings import Pings
+from changefeed.log.brokers.run_core import open_core
+from changefeed.log.brokers.server import LIMITS, BrokerServer
+from changefeed.log.client.access import BrokerAccess
+from changefeed.log.client.address import BrokersAddress
+from changefeed.log.client.connection import BrokerConnection
+from changefeed.log.client.feed import BrokersFeed
+from changefeed.log.client.producer import BrokersProducer, open_brokers_producer
+from changefeed.log.client.sender import ProducerOptions
+from changefeed.log.core_settings import CoreSettings
+from changefeed.log.records import Record
+from changefeed.log.stores.memory_store import MemoryStore
+from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.scrape import Scrape
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import serving, take_port

@@ -10,12 +10,12 @@ from typing import Self, TypeVar
 import aiohttp
 
 from changefeed import Record
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.address import parse_address
-from changefeed.feeds.brokers.client import BrokerClient
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import Feed, RangeEnded, RangeId
-from changefeed.feeds.producer import Producer
+from changefeed.log.client.access import BrokerAccess
+from changefeed.log.client.address import parse_address
+from changefeed.log.client.client import BrokerClient
+from changefeed.log.producer import Producer
 from tests.support.cluster_places import ClusterPlace
 from tests.support.commands import running
 from tests.support.emulator_process import free_port

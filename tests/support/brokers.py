@@ -5,20 +5,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
-from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.operations import create_collection
-from changefeed.brokers.run_core import open_core
-from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import (
+from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.brokers.operations import create_collection
+from changefeed.log.brokers.run_core import open_core
+from changefeed.log.core_settings import CoreSettings
+from changefeed.log.format.block_format import BlockChanges, Layout, check_of, lay_out
+from changefeed.log.protocol.messages import (
     AppendReceipt,
     AppendRejection,
     AppendRequest,
     Batch,
 )
-from changefeed.feeds.brokers.stores.store import ObjectStore
-from changefeed.feeds.eventlog.block_format import BlockChanges, Layout, check_of, lay_out
-from changefeed.feeds.eventlog.records import Record, encode_record
-from changefeed.feeds.feed import RangeId
+from changefeed.log.records import Record, encode_record
+from changefeed.log.stores.store import ObjectStore
 
 QUICK = CoreSettings(
     heartbeat=0.5,

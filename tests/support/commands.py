@@ -16,7 +16,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
-from changefeed.feeds.eventlog.records import Record
+from changefeed.log.records import Record
 from tests.support import make
 from tests.support.processes import PATIENCE, Running, ended, started
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.cosmos.feed import CosmosFeed, Mode
 from changefeed.feeds.cosmos.opening import open_cosmos
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId
+from changefeed.log.records import Record
 from changefeed.testing.feed_harness import FeedAbility
 from cosmos_emulator.testing import running
 from emulator.tests.by_hand import DOCS, Hand

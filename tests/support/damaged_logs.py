@@ -7,11 +7,11 @@ from typing import Final
 import pytest
 
 from changefeed.feeds.errors import FeedError, FeedRefused
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 
 HURT: Final = RangeId("e1.p01.v00-ff")
 SOUND: Final = RangeId("e1.p02.v00-ff")

@@ -18,11 +18,11 @@ from random import Random
 from typing import Final
 from unittest.mock import patch
 
-from changefeed.feeds.eventlog import maintenance
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
+from changefeed.log.directory import maintenance
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 
 _RECORDS: Final = 3
 _READ_EVERY: Final = 25

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from changefeed.cli.position_export import export
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.host.settings import Settings
 from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 from changefeed.observers.dead_letters import open_dead_letters
 from tests.support import make
 

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import (
     Change,
     Feed,
@@ -39,6 +36,9 @@ from changefeed.leases.lease import (
     RangeEnd,
 )
 from changefeed.leases.memory import MemoryLeases
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterError
 from changefeed.testing.fleet import Fleet, Sections, fleet_settings
 from changefeed.testing.observers import RecordingContext

@@ -1,7 +1,7 @@
 """Brokers as the protocol describes them, in memory and at fault on purpose.
 
 A fake at the place of the client: what a producer is tested against for any number of eras.
-It stores requests, numbers included, and answers as ``feeds.brokers.protocol`` says.
+It stores requests, numbers included, and answers as ``log.protocol.messages`` says.
 """
 
 import asyncio
@@ -10,7 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
-from changefeed.feeds.brokers.protocol import (
+from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.log.catalog.ranges import EraShape, Ranges
+from changefeed.log.format.block_format import BlockChanges
+from changefeed.log.protocol.messages import (
     Answer,
     AppendReceipt,
     AppendRejection,
@@ -19,11 +23,7 @@ from changefeed.feeds.brokers.protocol import (
     Reason,
     Topology,
 )
-from changefeed.feeds.brokers.ranges import EraShape, Ranges
-from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.eventlog.block_format import BlockChanges
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.log.protocol.routes import Routes
 
 IDENTITY = "f" * 32
 

@@ -16,9 +16,9 @@ from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.feed import RangeId
 from changefeed.feeds.raw_pages import Rows
+from changefeed.log.format.block_format import Columns
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import plan_slices

@@ -17,9 +17,9 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Operation
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.latest import MERGE

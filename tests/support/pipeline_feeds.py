@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from changefeed.feeds.backend import PositionTraits
-from changefeed.feeds.eventlog.block_format import Columns
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.raw_pages import Rows
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.format.block_format import Columns
+from changefeed.log.records import Record
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset

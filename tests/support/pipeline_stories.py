@@ -10,10 +10,10 @@ from random import Random
 from typing import Protocol
 
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.eventlog.block_format import Columns
 from changefeed.feeds.feed import Feed
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.raw_pages import Rows
+from changefeed.log.format.block_format import Columns
 from changefeed.pipeline.source.byte_limit import ByteLimit
 from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset

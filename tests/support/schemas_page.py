@@ -11,9 +11,9 @@ import jsonschema
 import msgspec
 
 from changefeed.cli.collection_status import LogStatus
-from changefeed.feeds.brokers.wire import Compaction
 from changefeed.fleet.letters import LetterDocument
 from changefeed.fleet.status import FleetDocument
+from changefeed.log.protocol.wire import Compaction
 from changefeed.pipeline.body_shape import BodySchema
 from changefeed.pipeline.status import TablesStatus
 from changefeed.runtime.diagnostics import Diagnostic

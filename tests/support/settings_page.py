@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from changefeed.brokers.settings import BrokerSettings
 from changefeed.host.settings import Settings
+from changefeed.log.brokers.settings import BrokerSettings
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.catalog import Catalog
-from changefeed.feeds.brokers.ranges import ranges_of
-from changefeed.feeds.eventlog.directory import COLLECTION
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
+from changefeed.log.catalog.catalog import Catalog
+from changefeed.log.catalog.ranges import ranges_of
+from changefeed.log.directory.directory import COLLECTION
+from changefeed.log.directory.writer import EventLogWriter
 
 
 async def replace_partitions(

@@ -17,9 +17,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark import __version__
 
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import compact_log
 from changefeed.feeds.feed import Operation
+from changefeed.log.directory.writer import compact_log
+from changefeed.log.records import Record
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.pipeline_feeds import a_log, append_records
@@ -36,7 +36,7 @@ GROUP BY window(committed_at, '1 day')
 def a_pipeline(folder: Path) -> PipelineSettings:
     """Return the settings of tables over a log, 150 changes of which are in segments."""
     feed = a_log(folder / "log", {"a": 100, "b": 50}, parts=2)
-    with patch("changefeed.feeds.brokers.run_maker.LARGE", 1):
+    with patch("changefeed.log.maintenance.run_maker.LARGE", 1):
         asyncio.run(compact_log(folder / "log"))
     return PipelineSettings.model_validate(
         {

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import Listed, Versioned
+from changefeed.log.stores.memory_store import MemoryStore
+from changefeed.log.stores.store import Listed, Versioned
 
 Call = Literal["create", "put", "replace", "get", "head", "list", "delete"]
 

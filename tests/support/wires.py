@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.members import Heartbeat, Ping
-from changefeed.brokers.run_core import open_core
-from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.errors import FeedUnavailable
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.brokers.members import Heartbeat, Ping
+from changefeed.log.brokers.run_core import open_core
+from changefeed.log.core_settings import CoreSettings
+from changefeed.log.stores.store import ObjectStore
 
 
 class Wires:

@@ -14,23 +14,23 @@ import pytest
 from aiohttp import web
 
 from changefeed import Record
-from changefeed.brokers import operations
-from changefeed.brokers.core import BrokerCore, CoreStatus
 from changefeed.feeds.backlog import lag_of
-from changefeed.feeds.brokers import connection
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.catalog import Truncation
-from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.feed import BrokersFeed
-from changefeed.feeds.brokers.producer import open_brokers_producer
-from changefeed.feeds.brokers.protocol import Answer, AppendReceipt, AppendRejection, Batch
-from changefeed.feeds.brokers.retention import with_truncations
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.wire import CONTENT_TYPE, framed_append
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
-from changefeed.feeds.eventlog.block_format import Layout, lay_out
-from changefeed.feeds.eventlog.records import encode_record
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeEnded, RangeId
+from changefeed.log.brokers import operations
+from changefeed.log.brokers.core import BrokerCore, CoreStatus
+from changefeed.log.catalog.catalog import Truncation
+from changefeed.log.client import connection
+from changefeed.log.client.access import BrokerAccess
+from changefeed.log.client.client import BrokerClient
+from changefeed.log.client.feed import BrokersFeed
+from changefeed.log.client.producer import open_brokers_producer
+from changefeed.log.format.block_format import Layout, lay_out
+from changefeed.log.maintenance.retention import with_truncations
+from changefeed.log.protocol.messages import Answer, AppendReceipt, AppendRejection, Batch
+from changefeed.log.protocol.wire import CONTENT_TYPE, framed_append
+from changefeed.log.records import encode_record
+from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.web_server import WebLimits, serving, take_port

@@ -6,10 +6,10 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from changefeed import Record
-from changefeed.brokers import operations
-from changefeed.feeds.brokers.feed import BrokersFeed
-from changefeed.feeds.brokers.producer import open_brokers_producer
-from changefeed.feeds.brokers.stores.addresses import open_store
+from changefeed.log.brokers import operations
+from changefeed.log.client.feed import BrokersFeed
+from changefeed.log.client.producer import open_brokers_producer
+from changefeed.log.stores.addresses import open_store
 from tests.support import servers
 from tests.support.broker_cluster import ACCESS, COLLECTION, address_of, broker
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from changefeed import Record
-from changefeed.brokers import operations
-from changefeed.brokers.settings import WebSection
-from changefeed.feeds.brokers.address import BrokersAddress
-from changefeed.feeds.brokers.feed import BrokersFeed
-from changefeed.feeds.brokers.producer import open_brokers_producer
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.log.brokers import operations
+from changefeed.log.brokers.settings import WebSection
+from changefeed.log.client.address import BrokersAddress
+from changefeed.log.client.feed import BrokersFeed
+from changefeed.log.client.producer import open_brokers_producer
+from changefeed.log.stores.memory_store import MemoryStore
 from tests.support.broker_cluster import ACCESS, COLLECTION, QUICK, address_of, broker
 from tests.support.broker_processes import by_key
 from tests.support.certificates import Authority

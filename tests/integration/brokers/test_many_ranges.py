@@ -5,17 +5,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from changefeed.brokers import operations
-from changefeed.brokers.core import BrokerCore
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.feed import BrokersFeed
-from changefeed.feeds.brokers.producer import BrokersProducer, open_brokers_producer
-from changefeed.feeds.brokers.ranges import Partition
-from changefeed.feeds.brokers.sender import ProducerOptions
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.wire import PartitionNews
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import FeedRange
+from changefeed.log.brokers import operations
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.catalog.ranges import Partition
+from changefeed.log.client.access import BrokerAccess
+from changefeed.log.client.feed import BrokersFeed
+from changefeed.log.client.producer import BrokersProducer, open_brokers_producer
+from changefeed.log.client.sender import ProducerOptions
+from changefeed.log.protocol.wire import PartitionNews
+from changefeed.log.records import Record
+from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.secret import Secret
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
 from tests.support.processes import PATIENCE

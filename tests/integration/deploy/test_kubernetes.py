@@ -13,8 +13,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from changefeed.brokers.settings import BrokerSettings, load_broker_settings
 from changefeed.host.settings import load_settings
+from changefeed.log.brokers.settings import BrokerSettings, load_broker_settings
 from changefeed.runtime.settings_schema import names
 from tests.support.processes import ended
 from tests.support.promtool import RULES

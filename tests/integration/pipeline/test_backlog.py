@@ -12,10 +12,10 @@ import pytest
 
 from changefeed import pipeline
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import Operation, RangeId
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.writer import EventLogWriter, compact_log
+from changefeed.log.records import Record
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import planned
 from changefeed.pipeline.source.options import Options

@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from changefeed import Record, open_producer, pipeline
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.address import parse_address
-from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
-from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.compactor import Compactor
-from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.executor import in_thread
-from changefeed.feeds.brokers.row_readers import RowReaders
-from changefeed.feeds.brokers.stores.local_store import LocalStore
+from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
+from changefeed.log.client.access import BrokerAccess
+from changefeed.log.client.address import parse_address
+from changefeed.log.client.client import BrokerClient
+from changefeed.log.core_settings import CoreSettings
+from changefeed.log.executor import in_thread
+from changefeed.log.maintenance.compactor import Compactor
+from changefeed.log.rows.row_readers import RowReaders
+from changefeed.log.stores.local_store import LocalStore
 from changefeed.pipeline.source.spark import stream
 from tests.support.commands import running
 from tests.support.emulator_process import free_port

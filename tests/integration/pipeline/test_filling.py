@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import Operation, RangeId
+from changefeed.log.directory.writer import EventLogWriter, compact_log
+from changefeed.log.records import Record
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables import filling
 from changefeed.pipeline.tables.delta_sink import append_once

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Operation, RangeId
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings
 from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.tables.aggregates import aggregated

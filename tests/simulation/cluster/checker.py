@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Change, RangeId
+from changefeed.log.records import Record
 from changefeed.testing.history import KeyOrder
 from tests.simulation.progress import Violation
 

@@ -3,12 +3,12 @@
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from changefeed.feeds.brokers.flush import decode_header
-from changefeed.feeds.brokers.names import number_of
-from changefeed.feeds.brokers.pack import Place, header_bytes
-from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
+from changefeed.log.catalog.names import number_of
+from changefeed.log.catalog.ranges import ranges_of
+from changefeed.log.format.flush import decode_header
+from changefeed.log.format.pack import Place, header_bytes
 from tests.simulation.probes import BrokerProbe
 from tests.simulation.progress import Violation
 

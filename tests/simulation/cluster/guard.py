@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from changefeed.feeds.brokers.catalog import (
+from changefeed.feeds.feed import RangeId
+from changefeed.log.catalog.catalog import (
     Catalog,
     Cluster,
     Collection,
@@ -13,8 +14,7 @@ from changefeed.feeds.brokers.catalog import (
     decode_collection,
     first_catalog,
 )
-from changefeed.feeds.brokers.flush import FlushHeader, decode_header
-from changefeed.feeds.brokers.names import (
+from changefeed.log.catalog.names import (
     CATALOG,
     COLLECTIONS,
     SEGMENTS,
@@ -24,11 +24,11 @@ from changefeed.feeds.brokers.names import (
     row_prefix,
     run_of,
 )
-from changefeed.feeds.brokers.pack import Place, Section
-from changefeed.feeds.brokers.ranges import ranges_of
-from changefeed.feeds.brokers.runs import Run, decode_run
-from changefeed.feeds.eventlog.ids import era_in
-from changefeed.feeds.feed import RangeId
+from changefeed.log.catalog.ranges import ranges_of
+from changefeed.log.format.flush import FlushHeader, decode_header
+from changefeed.log.format.pack import Place, Section
+from changefeed.log.format.runs import Run, decode_run
+from changefeed.log.ids import era_in
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.probes import Probes
 from tests.simulation.progress import Violation

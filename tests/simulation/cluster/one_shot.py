@@ -2,21 +2,21 @@
 
 from typing import TYPE_CHECKING
 
-from changefeed.brokers.core import BrokerCore
-from changefeed.feeds.brokers.protocol import (
+from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.catalog.ranges import Partition
+from changefeed.log.format.block_format import check_of, lay_out
+from changefeed.log.protocol.messages import (
     Answer,
     AppendReceipt,
     AppendRequest,
     Batch,
     Topology,
 )
-from changefeed.feeds.brokers.ranges import Partition
-from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.topology import topology_of
-from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.block_format import check_of, lay_out
-from changefeed.feeds.eventlog.records import encode_record
-from changefeed.feeds.feed import RangeId
+from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.topology import topology_of
+from changefeed.log.records import encode_record
 from changefeed.runtime.errors import StoreError
 from tests.simulation.probes import BrokerProbe
 

@@ -6,10 +6,10 @@ import contextvars
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.members import NameTaken
-from changefeed.brokers.run_core import leave, open_core
-from changefeed.feeds.brokers.executor import in_place
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.brokers.members import NameTaken
+from changefeed.log.brokers.run_core import leave, open_core
+from changefeed.log.executor import in_place
 from tests.simulation.loop import HOST
 from tests.simulation.probes import BrokerProbe as Probe
 

@@ -5,10 +5,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from changefeed.feeds.brokers.producer import BrokersProducer
-from changefeed.feeds.brokers.sender import ProducerOptions
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.eventlog.records import Record
+from changefeed.log.client.producer import BrokersProducer
+from changefeed.log.client.sender import ProducerOptions
+from changefeed.log.records import Record
 
 from .checker import Sent
 from .transport import SimClient

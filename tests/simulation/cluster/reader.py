@@ -5,16 +5,16 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from changefeed.brokers.core import BrokerCore
-from changefeed.feeds.brokers.errors import PositionGone
-from changefeed.feeds.brokers.feed import BrokersFeed
-from changefeed.feeds.brokers.protocol import ReadResult, Topology
-from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.topology import topology_of
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
-from changefeed.feeds.eventlog.block_format import BlockChanges
-from changefeed.feeds.eventlog.ids import position, sequence_of
 from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.client.feed import BrokersFeed
+from changefeed.log.errors import PositionGone
+from changefeed.log.format.block_format import BlockChanges
+from changefeed.log.ids import position, sequence_of
+from changefeed.log.protocol.messages import ReadResult, Topology
+from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.topology import topology_of
 from changefeed.runtime.errors import StoreError
 from tests.simulation.probes import BrokerProbe
 from tests.simulation.progress import Violation

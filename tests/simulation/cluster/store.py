@@ -13,8 +13,8 @@ from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
 
-from changefeed.feeds.brokers.names import CATALOG, COLLECTIONS
-from changefeed.feeds.brokers.stores.store import MISSING, Listed, Versioned, version_of
+from changefeed.log.catalog.names import CATALOG, COLLECTIONS
+from changefeed.log.stores.store import MISSING, Listed, Versioned, version_of
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.probes import Probes

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from changefeed.feeds.brokers.catalog import Catalog, Collection
-from changefeed.feeds.brokers.flush import FlushHeader, decode_header
-from changefeed.feeds.brokers.names import flush_key
-from changefeed.feeds.brokers.pack import Place, Section, cut_columns, header_bytes
-from changefeed.feeds.brokers.ranges import ranges_of, run_lengths
-from changefeed.feeds.eventlog.block_format import BlockChanges
-from changefeed.feeds.eventlog.hashing import VIRTUAL_PARTS
-from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
+from changefeed.log.catalog.catalog import Catalog, Collection
+from changefeed.log.catalog.names import flush_key
+from changefeed.log.catalog.ranges import ranges_of, run_lengths
+from changefeed.log.format.block_format import BlockChanges
+from changefeed.log.format.flush import FlushHeader, decode_header
+from changefeed.log.format.pack import Place, Section, cut_columns, header_bytes
+from changefeed.log.hashing import VIRTUAL_PARTS
+from changefeed.log.ids import era_in
 from tests.simulation.progress import Violation
 
 from .checker import Sent, Spot

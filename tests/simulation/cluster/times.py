@@ -2,7 +2,7 @@
 
 from random import Random
 
-from changefeed.brokers.core import BrokerCore
+from changefeed.log.brokers.core import BrokerCore
 from tests.simulation.progress import Violation
 
 from .process import BrokerProcess

@@ -13,22 +13,22 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from opentelemetry.metrics import NoOpMeterProvider
 
-from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.members import Heartbeat
-from changefeed.brokers.metrics import BrokerMetrics
-from changefeed.brokers.pings import Pings
-from changefeed.brokers.server import BrokerServer, Handler
-from changefeed.feeds.brokers.access import BrokerAccess
-from changefeed.feeds.brokers.address import BrokersAddress
-from changefeed.feeds.brokers.client import BrokerClient
-from changefeed.feeds.brokers.connection import BrokerConnection, refuse
-from changefeed.feeds.brokers.decoding import from_json
-from changefeed.feeds.brokers.protocol import Answer, AppendRequest
-from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.wire import CONTENT_TYPE
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.eventlog.ids import era_in
 from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.brokers.members import Heartbeat
+from changefeed.log.brokers.metrics import BrokerMetrics
+from changefeed.log.brokers.pings import Pings
+from changefeed.log.brokers.server import BrokerServer, Handler
+from changefeed.log.client.access import BrokerAccess
+from changefeed.log.client.address import BrokersAddress
+from changefeed.log.client.client import BrokerClient
+from changefeed.log.client.connection import BrokerConnection, refuse
+from changefeed.log.decoding import from_json
+from changefeed.log.ids import era_in
+from changefeed.log.protocol.messages import Answer, AppendRequest
+from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.wire import CONTENT_TYPE
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.progress import Violation
 

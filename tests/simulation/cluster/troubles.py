@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from changefeed.brokers.operations import create_collection, merge, retain, split
-from changefeed.feeds.brokers.errors import ClusterRefused
-from changefeed.feeds.brokers.names import WAL
-from changefeed.feeds.brokers.ranges import ranges_of
 from changefeed.feeds.errors import FeedError
+from changefeed.log.brokers.operations import create_collection, merge, retain, split
+from changefeed.log.catalog.names import WAL
+from changefeed.log.catalog.ranges import ranges_of
+from changefeed.log.errors import ClusterRefused
 from tests.simulation.probes import BrokerProbe as Probe
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from math import inf
 from random import Random
 from unittest.mock import patch
 
-from changefeed.brokers.members import Ping
-from changefeed.brokers.operations import create_collection
-from changefeed.brokers.run_core import no_answer
-from changefeed.feeds.brokers import run_maker
-from changefeed.feeds.brokers.catalog_store import CatalogStore, open_cluster
-from changefeed.feeds.brokers.core_settings import CoreSettings
-from changefeed.feeds.brokers.protocol import Answer, AppendReceipt, AppendRequest, Reason
-from changefeed.feeds.eventlog.block_format import BlockChanges
+from changefeed.log.brokers.members import Ping
+from changefeed.log.brokers.operations import create_collection
+from changefeed.log.brokers.run_core import no_answer
+from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
+from changefeed.log.core_settings import CoreSettings
+from changefeed.log.format.block_format import BlockChanges
+from changefeed.log.maintenance import run_maker
+from changefeed.log.protocol.messages import Answer, AppendReceipt, AppendRequest, Reason
 from changefeed.runtime.errors import StoreError
 from tests.simulation.loop import FreezingLoop
 from tests.simulation.outcome import Outcome
@@ -65,7 +65,7 @@ class Bugs(logging.Handler):
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        brokers = logging.getLogger("changefeed.brokers")
+        brokers = logging.getLogger("changefeed.log.brokers")
         brokers.addHandler(self)
         try:
             yield

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from changefeed.brokers.core import CoreStatus
 from changefeed.cli.collection_status import LogStatus, inspector_of, log_status, rendered
-from changefeed.feeds.brokers.protocol import BrokerInfo, Topology
-from changefeed.feeds.brokers.ranges import EraShape
-from changefeed.feeds.brokers.routes import Routes
-from changefeed.feeds.brokers.wire import ActiveProducer, PartitionBounds, RangeStorage, Storage
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers.core import CoreStatus
+from changefeed.log.catalog.ranges import EraShape
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.protocol.messages import BrokerInfo, Topology
+from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.wire import ActiveProducer, PartitionBounds, RangeStorage, Storage
+from changefeed.log.records import Record
 
 OLD, NEW = RangeId("e1.p01.v00-ff"), RangeId("e2.p01.v00-ff")
 

@@ -8,11 +8,11 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from changefeed.brokers.operations import create_collection
 from changefeed.cli.app import app
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.eventlog.log import EventLog
 from changefeed.leases.addresses import open_container
+from changefeed.log.brokers.operations import create_collection
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.observers.dead_letters import open_dead_letters
 from tests.support import make
 from tests.support.broker_cluster import COLLECTION, TOKEN, broker

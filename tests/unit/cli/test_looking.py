@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
-from changefeed.feeds.eventlog.directory import create_log
-from changefeed.feeds.eventlog.log import EventLog
 from changefeed.leases.position_file import written
+from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
 from tests.support import make
 
 pytestmark = pytest.mark.real_time

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 from changefeed.cli.app import app
 from changefeed.cli.diagnosing import look_at_disks
 from changefeed.cli.io.files import write_file
-from changefeed.feeds.eventlog.directory import create_log
 from changefeed.host.settings import Settings
+from changefeed.log.directory.directory import create_log
 from changefeed.runtime.errors import UserError
 
 pytestmark = pytest.mark.real_time

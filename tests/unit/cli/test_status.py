@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
-from changefeed.feeds.eventlog.directory import create_log
 from changefeed.leases.addresses import open_container
+from changefeed.log.directory.directory import create_log
 
 
 @pytest.mark.real_time

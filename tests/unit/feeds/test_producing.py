@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.log import EventLog
-from changefeed.feeds.producing import log_directory, open_producer
+from changefeed.log.directory.feed import EventLog
+from changefeed.log.producing import log_directory, open_producer
 
 pytestmark = pytest.mark.real_time
 

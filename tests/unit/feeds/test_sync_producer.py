@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from changefeed import FeedRefused, Record, open_sync_producer
-from changefeed.feeds.eventlog.log import EventLog
+from changefeed.log.directory.feed import EventLog
 from changefeed.testing.feed_harness import whole
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from changefeed.feeds.eventlog.arrow_columns import TIME
 from changefeed.feeds.feed import Change, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
+from changefeed.log.format.arrow_columns import TIME
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.judge import Successes

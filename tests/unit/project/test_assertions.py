@@ -26,9 +26,7 @@ DENSE = [
     "stores",
     " ".join(f"host/{x}.py" for x in _WORKER),
     "host/decide.py host/coordinator.py host/creation.py host/renewer.py host/membership.py",
-    "feeds/eventlog",
-    "feeds/brokers",
-    "brokers",
+    "log",
 ]
 _SPACE = {
     tokenize.COMMENT,

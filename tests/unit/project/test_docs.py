@@ -82,8 +82,7 @@ def events() -> set[str]:
 
 def events_of_brokers() -> set[str]:
     """Return those of the log, too, but for what producers say."""
-    there = source("brokers") + source("feeds")
-    return set(re.findall(r'_log\.\w+\(\s*"((?!producer)[a-z_.]+)"', there))
+    return set(re.findall(r'_log\.\w+\(\s*"((?!producer)[a-z_.]+)"', source("log")))
 
 
 def test_every_event_of_the_log_is_explained_and_no_other() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.brokers.stores.local_store import LocalStore
+from changefeed.log.stores.local_store import LocalStore
 from changefeed.observers.builtin import JsonLinesObserver
 from changefeed.observers.dead_letters import open_dead_letters
 from cosmos_emulator.store import Store

@@ -7,10 +7,10 @@ import pytest
 from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
-from changefeed.brokers.settings import BrokerSettings
 from changefeed.cli.app import app
-from changefeed.feeds.brokers.access import BrokersSettings
 from changefeed.host.settings import Settings
+from changefeed.log.brokers.settings import BrokerSettings
+from changefeed.log.client.access import BrokersSettings
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.runtime.quantities import seconds, size
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.cli.io.json_lines import MAX_LINE, FieldNames, LineSplitter, record_of
-from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
+from changefeed.log.records import Record, encode_record
 from changefeed.runtime.errors import UserError
 
 

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.eventlog.arrow_columns import layout_of
-from changefeed.feeds.eventlog.block_format import (
+from changefeed.feeds.feed import RangeId
+from changefeed.log.format.arrow_columns import layout_of
+from changefeed.log.format.block_format import (
     BlockChanges,
     Columns,
     Layout,
     joined,
     lay_out,
 )
-from changefeed.feeds.eventlog.records import OPERATIONS, Record, encode_record
-from changefeed.feeds.feed import RangeId
+from changefeed.log.records import OPERATIONS, Record, encode_record
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 
 R0 = RangeId("r0")

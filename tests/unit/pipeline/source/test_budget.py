@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.cosmos.spending import ClientOptions
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter
 from changefeed.feeds.feed import Position, RangeId
+from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.records import Record
 from changefeed.pipeline.source import spark as module
 from changefeed.pipeline.source.addresses import read_parts
 from changefeed.pipeline.source.options import Options, slices_text

@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from changefeed.brokers.core import BrokerCore
-from changefeed.brokers.operations import merge, retain, split
-from changefeed.feeds.brokers.errors import ClusterRefused, CollectionUnknown, PositionGone
-from changefeed.feeds.brokers.flush import TABLE_EVERY
-from changefeed.feeds.brokers.protocol import Block
-from changefeed.feeds.brokers.stored_collection import StoredCollection
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.stores.store import ObjectStore
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import Position, RangeId
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.brokers.operations import merge, retain, split
+from changefeed.log.errors import ClusterRefused, CollectionUnknown, PositionGone
+from changefeed.log.format.flush import TABLE_EVERY
+from changefeed.log.protocol.messages import Block
+from changefeed.log.reading.stored_collection import StoredCollection
+from changefeed.log.stores.memory_store import MemoryStore
+from changefeed.log.stores.store import ObjectStore
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
 from changefeed.pipeline.source.collection_reader import columns_of

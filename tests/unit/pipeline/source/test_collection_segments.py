@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from changefeed.brokers.core import BrokerCore
-from changefeed.feeds.brokers.flush import TABLE_EVERY
-from changefeed.feeds.brokers.names import flush_key, segments_of
-from changefeed.feeds.brokers.protocol import Batch
-from changefeed.feeds.brokers.stores.memory_store import MemoryStore
-from changefeed.feeds.brokers.transitions import with_kept_from
 from changefeed.feeds.errors import RangeDamaged
-from changefeed.feeds.eventlog.block_format import lay_out
-from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.catalog.names import flush_key, segments_of
+from changefeed.log.catalog.transitions import with_kept_from
+from changefeed.log.format.block_format import lay_out
+from changefeed.log.format.flush import TABLE_EVERY
+from changefeed.log.protocol.messages import Batch
+from changefeed.log.records import Record, encode_record
+from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import planned
 from changefeed.pipeline.source.options import Options
@@ -25,7 +25,7 @@ from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from changefeed.pipeline.source.spark import slices_between
 from changefeed.pipeline.source.stored_reader import StoredAccess
 from tests.support.brokers import first_broker, put
-from tests.unit.brokers.test_compaction import compactor
+from tests.unit.log.test_compaction import compactor
 
 from .test_collection_reader import at, read, reading
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from changefeed.feeds.eventlog.records import Record
-from changefeed.feeds.eventlog.writer import EventLogWriter, compact_log
 from changefeed.feeds.feed import RangeId
+from changefeed.log.directory.writer import EventLogWriter, compact_log
+from changefeed.log.records import Record
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import FillReader, waiting
 from changefeed.pipeline.source.offsets import Offset

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.eventlog.records import Record
 from changefeed.feeds.feed import Operation, RangeId
+from changefeed.log.records import Record
 from changefeed.pipeline.source.newest import newest_bodies
 from tests.support.pipeline_cosmos import served_cosmos
 from tests.support.pipeline_feeds import a_log, append_records, append_to

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from changefeed.feeds.eventlog.block_format import Columns, lay_out
-from changefeed.feeds.eventlog.records import Record, encode_record
 from changefeed.feeds.feed import Change, Operation, RangeId
 from changefeed.feeds.raw_pages import Rows
+from changefeed.log.format.block_format import Columns, lay_out
+from changefeed.log.records import Record, encode_record
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from changefeed.pipeline.tables.delta_table import arrow_schema

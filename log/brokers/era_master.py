@@ -1,0 +1,173 @@
+"""The master at work: reads what there is, lets ``master.next_step`` decide, does it."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from changefeed.log.brokers.master import (
+    BeginEnding,
+    CloseAndOpen,
+    OpenFirstEra,
+    SealRows,
+    Step,
+    fields_of,
+    is_master,
+    next_step,
+)
+from changefeed.log.brokers.members import Members, Membership
+from changefeed.log.catalog.catalog import Catalog, Era
+from changefeed.log.catalog.catalog_store import CatalogStore
+from changefeed.log.catalog.transitions import (
+    begin_ending,
+    close_and_open,
+    open_first_era,
+    without_members,
+)
+from changefeed.log.core_settings import CoreSettings
+from changefeed.log.format.flush import FlushHeader, encode_flush
+from changefeed.log.rows.row_readers import RowReaders
+from changefeed.log.stores.store import ObjectStore
+
+_log = logging.getLogger(__name__)
+
+
+class EraMaster:
+    """What one broker does when it is the master. ``clock`` counts suspended time."""
+
+    def __init__(
+        self,
+        catalogs: CatalogStore,
+        readers: RowReaders,
+        members: Members,
+        store: ObjectStore,
+        settings: CoreSettings,
+        *,
+        clock: Callable[[], float],
+        wall_us: Callable[[], int],
+    ) -> None:
+        self.acting = False
+        self._catalogs = catalogs
+        self._readers = readers
+        self._members = members
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._wall_us = wall_us
+        self._ending: tuple[int, float] = (0, 0.0)
+        self._looked_at = 0
+
+    def membership(self) -> Membership:
+        era = self._catalogs.newest.era
+        placed = {x.broker: x.incarnation for x in era.rows} if era is not None else {}
+        return self._members.membership(placed)
+
+    async def run(self) -> None:
+        """Do what there is to be done, until nothing is left that can be done now."""
+        while await self.step() or self._catalogs.newest.number != self._looked_at:
+            pass
+
+    async def step(self) -> bool:
+        """Do what a master does next; return whether anything was done."""
+        self._looked_at = self._catalogs.newest.number
+        membership = self.membership()
+        self.acting = is_master(self._members.heartbeat.name, membership)
+        if not self.acting:
+            return False
+        catalog = self._catalogs.newest
+        era = catalog.era
+        step = next_step(
+            catalog,
+            membership,
+            self._settings,
+            sealed=await self._sealed(catalog),
+            ending_for=self._ending_for(era),
+        )
+        if step is None:
+            return await self._forget_the_dead(catalog)
+        await self._do(step, catalog)
+        return True
+
+    def _ending_for(self, era: Era | None) -> float:
+        if era is None or era.state != "ending":
+            return 0.0
+        if self._ending[0] != era.number:
+            self._ending = (era.number, self._clock())
+        ending_for = self._clock() - self._ending[1]
+        assert ending_for >= 0, f"era {era.number} ends in {-ending_for} s only"
+        return ending_for
+
+    async def _sealed(self, catalog: Catalog) -> set[str]:
+        """Return the brokers of an ending era whose rows have their seals."""
+        era = catalog.era
+        if era is None or era.state != "ending":
+            return set()
+        found = set()
+        for row in era.rows:
+            reader = self._readers.row(catalog, era.number, row.broker)
+            await reader.reach(self._hint(era, row.broker))
+            if reader.sealed_at is not None:
+                found.add(row.broker)
+        return found
+
+    def _hint(self, era: Era, broker: str) -> int:
+        """Return what a broker has acknowledged, as it said; it may be dead by now."""
+        heartbeat = self._members.seen.get(broker)
+        return heartbeat.durable if heartbeat is not None and heartbeat.era == era.number else 0
+
+    async def _do(self, step: Step, catalog: Catalog) -> None:
+        """Do a step that was decided on a catalog, whatever the newest is by now."""
+        _log.info("broker.dividing", extra=fields_of(step))
+        now_us = self._wall_us()
+        match step:
+            case OpenFirstEra(rows=rows):
+                await self._catalogs.change(lambda x: open_first_era(x, rows, now_us))
+            case BeginEnding(era=number, planned=planned):
+                await self._catalogs.change(lambda x: begin_ending(x, number, planned))
+            case SealRows(brokers=brokers):
+                for broker in brokers:
+                    await self._seal(catalog, broker)
+            case CloseAndOpen(era=number):
+                sealed = self._seals(catalog)
+                await self._catalogs.change(lambda x: close_and_open(x, number, sealed, now_us))
+
+    def _seals(self, catalog: Catalog) -> Mapping[str, int]:
+        """Return the seals of the newest era's rows, all of which are there."""
+        assert catalog.era is not None
+        found: dict[str, int] = {}
+        for row in catalog.era.rows:
+            reader = self._readers.row(catalog, catalog.era.number, row.broker)
+            assert reader.sealed_at is not None
+            found[row.broker] = reader.sealed_at
+        return found
+
+    async def _forget_the_dead(self, catalog: Catalog) -> bool:
+        """Drop dead members that own no row from the catalog; return whether there were any.
+
+        A broker that comes back adds itself again.
+        """
+        placed = {x.broker for x in (() if catalog.era is None else catalog.era.rows)}
+        gone = (self._members.dead() - placed) & {*catalog.members}
+        if gone:
+            await self._catalogs.change(lambda x: without_members(x, gone))
+        return bool(gone)
+
+    async def _seal(self, catalog: Catalog, broker: str) -> None:
+        """End the row of a broker at the first number that is free."""
+        era = catalog.era
+        assert era is not None
+        reader = self._readers.row(catalog, era.number, broker)
+        await reader.reach(self._hint(era, broker))
+        while reader.sealed_at is None:
+            number = reader.known + 1
+            seal = encode_flush(
+                FlushHeader(
+                    cluster=catalog.identity,
+                    era=era.number,
+                    broker=broker,
+                    incarnation=self._members.heartbeat.incarnation,
+                    number=number,
+                    written_us=self._wall_us(),
+                    seal=True,
+                )
+            )
+            await self._store.create(reader.key(number), seal)
+            await reader.reach()  # another master may have been first

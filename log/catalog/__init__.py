@@ -1,0 +1,1 @@
+"""What a log consists of: eras, brokers, collections, and the partitions that follow."""

@@ -1,0 +1,1 @@
+"""The way to brokers over HTTP: for readers, producers and commands."""

@@ -1,0 +1,445 @@
+"""Appending to an event log: the one process that writes it, at its place in the row.
+
+A batch is in one frame of the row: all of it is there, or nothing. Batches that are handed in
+while a frame is written make up the next one, so that many tasks wait for one sync of the disk.
+
+Where ranges end is known in memory, from the row as it was taken over and what was written
+since. A frame whose fate is not known (the disk failed as it was written) is looked for before
+the next one takes its number.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.feed import RangeId
+from changefeed.log.catalog.catalog import Catalog, Collection, Era, Row
+from changefeed.log.catalog.catalog_store import CatalogStore
+from changefeed.log.catalog.names import flush_key, row_prefix
+from changefeed.log.catalog.ranges import Partition, ranges_of
+from changefeed.log.catalog.transitions import begin_ending, close_and_open
+from changefeed.log.directory.directory import (
+    COLLECTION,
+    WRITER,
+    answers_of_feeds,
+    open_directory,
+)
+from changefeed.log.directory.maintenance import Maintenance
+from changefeed.log.format.block_format import lay_out
+from changefeed.log.format.flush import (
+    TABLE_EVERY,
+    FlushHeader,
+    PartitionEnd,
+    encode_flush,
+    end_with,
+    has_table,
+    records_behind,
+)
+from changefeed.log.hashing import VIRTUAL_PARTS, place_of
+from changefeed.log.maintenance.compactor import CompactionTotals
+from changefeed.log.records import Encoded, Record, encode_record
+from changefeed.log.rows.row_reader import RowReader
+from changefeed.log.rows.row_readers import RowReaders
+from changefeed.log.stores.file_rows import RowWritten
+from changefeed.log.stores.local_store import LocalStore
+
+_IN_PLACE: Final = 32
+"""So many records are encoded here, as a thread would take longer to begin."""
+_TOGETHER: Final = 10_000
+"""A frame takes no more batches once it has so many records."""
+_FRAMES_AT_CLOSE: Final = 256
+"""So many frames are compacted when their writer closes; fewer are left to the next."""
+_CACHE_BYTES: Final = 4 * 1024 * 1024
+
+_Grouped = Mapping[RangeId, Sequence[Encoded]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResult:
+    """What became of a batch: the sequences it got in each range, in the batch's order."""
+
+    sequences: Mapping[RangeId, range]
+
+
+class _Batch(NamedTuple):
+    """Records that are all written, or none. ``done`` becomes where they are."""
+
+    records: Sequence[Record]
+    done: "asyncio.Future[AppendResult]"
+
+
+class _Frame(NamedTuple):
+    """What is written at a number of the row, and where the ranges in it end then."""
+
+    number: int
+    data: bytes
+    ends: Mapping[RangeId, PartitionEnd]
+
+
+class EventLogWriter:
+    """The one writer of a log, in this process or any other. Make it with ``open``."""
+
+    def __init__(
+        self, home: Path, store: LocalStore, catalogs: CatalogStore, clock: Callable[[], float]
+    ) -> None:
+        self._home = home
+        self._store = store
+        self._catalogs = catalogs
+        self._clock = clock
+        self._writing = asyncio.Lock()
+        self._waiting = deque[_Batch]()
+        self._task: asyncio.Task[None] | None = None
+        self._unsettled: _Frame | None = None
+        self._next = 1
+        self._filled_at = 0
+        self._written_us = 0
+        self._ends: dict[RangeId, PartitionEnd] = {}
+        self._open: Mapping[tuple[int, int], Partition] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        path: str | Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        keeps_up: bool = True,
+    ) -> "AsyncIterator[EventLogWriter]":
+        """Write to a log until the block is left; ``keeps_up``: with its ``maintenance``.
+
+        Raise ``FeedUnavailable``, naming the process, while another one writes, and
+        ``FeedRefused`` for what is no log, or may not be written.
+        """
+        home = Path(path)
+        store, catalogs = await open_directory(home)
+        writer = cls(home, store, catalogs, clock)
+        try:
+            await writer._take_over()
+            async with writer._kept_up() if keeps_up else nullcontext():
+                yield writer
+        finally:
+            if writer._task is not None:
+                await asyncio.wait([writer._task])
+            await asyncio.to_thread(store.release)
+
+    @asynccontextmanager
+    async def _kept_up(self) -> AsyncIterator[None]:
+        """Maintain the log every few seconds, and at the end if much was written."""
+        maintenance, began = Maintenance(self._store, self._catalogs), self._next
+        running = asyncio.create_task(maintenance.run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+        if self._next - began >= _FRAMES_AT_CLOSE:
+            await maintenance.attempt(everything=True)
+
+    async def compact(self) -> CompactionTotals:
+        """Make runs of all that is in frames, and delete these, and what is not to be kept."""
+        await self.fill_up()
+        maintenance = Maintenance(self._store, self._catalogs, by_hand=True)
+        with answers_of_feeds():
+            await maintenance.step(everything=True)
+        return maintenance.done
+
+    @property
+    def catalog(self) -> Catalog:
+        """The newest catalog that is known here."""
+        return self._catalogs.newest
+
+    @property
+    def collection(self) -> Collection:
+        """What the catalog says of the log."""
+        return self._catalogs.newest.collection(COLLECTION)
+
+    @property
+    def era(self) -> Era:
+        """The era whose ranges take records."""
+        return self._era()
+
+    async def append(self, records: Sequence[Record]) -> AppendResult:
+        """Append a batch, all of it or nothing, and return once it is durable.
+
+        Records of one key keep their order. Raise ``FeedUnavailable`` if it could not be
+        written and may be appended again, and ``FeedRefused`` for a record that cannot be
+        stored; then nothing was written. A caller that is cancelled waits until the batch
+        is written or has failed, but does not learn which.
+        """
+        done = self.submit(records)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            await asyncio.wait([done])
+            raise
+
+    def submit(self, records: Sequence[Record]) -> "asyncio.Future[AppendResult]":
+        """Hand in a batch: as ``append``, whose answer the future becomes."""
+        done: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+        if not records:
+            done.set_result(AppendResult(sequences={}))
+            return done
+        self._waiting.append(_Batch(records, done))
+        if self._task is None:
+            self._task = asyncio.create_task(self._write_waiting())
+        return done
+
+    async def begin_era(self, change: Callable[[Catalog], Catalog] = lambda x: x) -> None:
+        """End all ranges that are open; those that follow have the shape that a change says.
+
+        ``change`` is as ``brokers.transitions`` has it: ``with_split``, ``with_merge``. What is
+        appended meanwhile waits. May be repeated after it was cut off anywhere.
+        """
+        async with self._writing:
+            await self._settle()
+            with answers_of_feeds():
+                await self._catalogs.change(change)
+                await self._end(self._era())
+                await self._take_over_row()
+
+    async def fill_up(self) -> None:
+        """Let all records lie before a frame with a table, up to which they can be compacted.
+
+        What is missing to the next such frame are frames without records.
+        """
+        async with self._writing:
+            await self._settle()
+            with answers_of_feeds():
+                while self._ends and self._filled_at != self._next - 1:
+                    is_last = has_table(self._next)
+                    if is_last:
+                        self._store.begin_files()  # the one before is deleted as a whole
+                    await self._create(self._frame(self._era(), {}))
+                    if is_last:
+                        self._filled_at = self._next - 1
+
+    async def _take_over(self) -> None:
+        """Take the row of the newest era, and finish an era that was to end."""
+        with answers_of_feeds():
+            await self._take_over_row()
+            era = self._era()
+            if era.state != "open" or self._catalogs.newest.reshaping:
+                await self._end(era)
+                await self._take_over_row()
+
+    async def _take_over_row(self) -> None:
+        """Learn where the row of the newest era ends, and go on there."""
+        era = self._era()
+        try:
+            grows = await self._store.take_over(row_prefix(era.number, WRITER))
+        except RowWritten as error:
+            raise FeedUnavailable(
+                f"the event log is being written by process {error.holder} ({self._home}): one "
+                f"process writes at a time. Stop it, or append through it"
+            ) from error
+        if (await self._catalogs.refresh()).era == era:
+            await self._learn(era, grows=grows)
+        else:  # another process has ended it meanwhile
+            self._store.release()
+            await self._take_over_row()
+
+    async def _reader(self, era: Era) -> RowReader:
+        """Return what reads the row of an era, which knows all that is there."""
+        catalog = self._catalogs.newest
+        readers = RowReaders(self._store, catalog.identity, _CACHE_BYTES, ahead=TABLE_EVERY)
+        reader = readers.row(catalog, era.number, WRITER)
+        await reader.tail()
+        return reader
+
+    async def _learn(self, era: Era, *, grows: bool) -> None:
+        reader = await self._reader(era)
+        ends = await reader.ends()
+        self._next = reader.known + 1
+        newest = await reader.header(reader.known)
+        is_full = newest is not None and newest.table is not None and not newest.sections
+        self._filled_at = reader.known if is_full else 0
+        self._written_us = max([era.began_us, *(x.written_us for x in ends.values())])
+        self._ends = {x.partition: x for x in ends.values() if x.collection == COLLECTION}
+        self._open = ranges_of(self._catalogs.newest, COLLECTION).open_by_place
+        assert len(self._open) == VIRTUAL_PARTS * self.collection.parts, (
+            f"a key has a range: {len(self._open)} places of {self.collection.parts} parts"
+        )
+        if era.state == "open" and (reader.sealed_at is not None or not grows):
+            await self._end(era)
+            await self._take_over_row()
+
+    def _era(self) -> Era:
+        era = self._catalogs.newest.era
+        if era is None or [x.broker for x in era.rows] != [WRITER]:
+            raise FeedRefused(
+                f"brokers write the event log at {self._home}: append through them, as in "
+                f"brokers://127.0.0.1:7070/{COLLECTION}"
+            )
+        return era
+
+    async def _end(self, era: Era) -> None:
+        """End an era, and open the next: three steps, each of which may be repeated."""
+        row = Row(broker=WRITER, incarnation=era.rows[0].incarnation)
+        await self._catalogs.change(lambda x: begin_ending(x, era.number, [row]))
+        reader = await self._reader(era)
+        if reader.sealed_at is None:
+            await self._create(self._frame(era, {}, seal=True))
+            await reader.tail()
+        assert reader.sealed_at is not None, f"the row of era {era.number} is sealed"
+        sealed = {WRITER: reader.sealed_at}
+        now_us = self._now_us()
+        await self._catalogs.change(lambda x: close_and_open(x, era.number, sealed, now_us))
+
+    async def _write_waiting(self) -> None:
+        """Write what waits, all that is there at once, until nothing does."""
+        try:
+            while self._waiting:
+                batches = self._taken()
+                async with self._writing:
+                    await self._write(batches)
+        finally:
+            self._task = None
+
+    def _taken(self) -> Sequence[_Batch]:
+        taken, size = [self._waiting.popleft()], 0
+        size = len(taken[0].records)
+        while self._waiting and size + len(self._waiting[0].records) <= _TOGETHER:
+            taken.append(self._waiting.popleft())
+            size += len(taken[-1].records)
+        return taken
+
+    async def _write(self, batches: Sequence[_Batch]) -> None:
+        """Write some batches as one frame, and answer those who wait."""
+        try:
+            await self._settle()
+            now_us = int(self._clock() * 1_000_000)
+            if sum(len(x.records) for x in batches) <= _IN_PLACE:
+                made = self._made(batches, now_us)
+            else:
+                made = await asyncio.to_thread(self._made, batches, now_us)
+            frame, answers = made
+            if frame is not None:
+                with answers_of_feeds():
+                    await self._create(frame)
+        except Exception as error:  # noqa: BLE001 - it is raised by those who wait
+            answers = [error] * len(batches)
+        for batch, answer in zip(batches, answers, strict=True):
+            if batch.done.done():
+                continue
+            if isinstance(answer, Exception):
+                batch.done.set_exception(answer)
+            else:
+                batch.done.set_result(answer)
+
+    def _made(
+        self, batches: Sequence[_Batch], now_us: int
+    ) -> tuple[_Frame | None, list[AppendResult | Exception]]:
+        """Make one frame of batches, but for those that are refused."""
+        answers: list[AppendResult | Exception] = []
+        together: dict[RangeId, list[Encoded]] = {}
+        lasts = {name: end.last for name, end in self._ends.items()}
+        for batch in batches:
+            try:
+                grouped = self._encoded(batch.records, now_us)
+            except FeedRefused as error:
+                answers.append(error)
+                continue
+            sequences = {}
+            for name, encoded in grouped.items():
+                first = lasts.get(name, 0) + 1
+                lasts[name] = first + len(encoded) - 1
+                sequences[name] = range(first, lasts[name] + 1)
+                together.setdefault(name, []).extend(encoded)
+            assert sum(map(len, sequences.values())) == len(batch.records), (
+                f"{len(batch.records)} records got {sequences}"
+            )
+            answers.append(AppendResult(sequences=sequences))
+        frame = self._frame(self._era(), together) if together else None
+        return frame, answers
+
+    def _encoded(self, records: Sequence[Record], now_us: int) -> _Grouped:
+        """Encode records, and group them by the range that takes their key."""
+        parts = self.collection.parts
+        grouped: dict[RangeId, list[Encoded]] = {}
+        for record in records:
+            try:
+                place = place_of(record.key, parts)
+                encoded = encode_record(record, now_us)
+            except UnicodeEncodeError as error:
+                raise FeedRefused(
+                    f"the key or id of {record.key!r} has no UTF-8: half a surrogate pair is "
+                    f"in it"
+                ) from error
+            grouped.setdefault(self._open[place].id, []).append(encoded)
+        return grouped
+
+    def _frame(self, era: Era, grouped: _Grouped, *, seal: bool = False) -> _Frame:
+        number, now_us = self._next, self._now_us()
+        records = [
+            records_behind(self._ends.get(name) or _no_end(name), lay_out(x))
+            for name, x in sorted(grouped.items())
+        ]
+        table = tuple(self._ends.values()) if seal or has_table(number) else None
+        header = FlushHeader(
+            cluster=self._catalogs.newest.identity,
+            era=era.number,
+            broker=WRITER,
+            incarnation=era.rows[0].incarnation,
+            number=number,
+            written_us=now_us,
+            seal=seal,
+            table=table,
+        )
+        ends = {x.key[1]: end_with(x, now_us) for x in records}
+        return _Frame(number, encode_flush(header, records), ends)
+
+    def _now_us(self) -> int:
+        """Return the wall-clock time; in a row it never goes back, nor before its era."""
+        self._written_us = max(self._written_us, time.time_ns() // 1000)
+        return self._written_us
+
+    async def _create(self, frame: _Frame) -> None:
+        self._unsettled = frame
+        key = flush_key(self._era().number, WRITER, frame.number)
+        if not await self._store.create(key, frame.data):
+            await self._settle(must_be=True)
+        self._take(frame)
+
+    async def _settle(self, *, must_be: bool = False) -> None:
+        """Find out whether the frame that was written last is there, if that is not known."""
+        frame = self._unsettled
+        if frame is None:
+            return
+        key = flush_key(self._era().number, WRITER, frame.number)
+        with answers_of_feeds():
+            there = await self._store.get(key)
+        if there is None and not must_be:
+            self._unsettled = None
+        elif there == frame.data:
+            self._take(frame)
+        else:
+            raise FeedRefused(
+                f"another process has ended the row of the event log at {self._home}: brokers "
+                f"have taken it over, or its files were replaced. Open it again"
+            )
+
+    def _take(self, frame: _Frame) -> None:
+        if self._unsettled is frame:
+            assert frame.number == self._next, f"frame {frame.number} follows {self._next - 1}"
+            self._unsettled = None
+            self._next = frame.number + 1
+            self._ends.update(frame.ends)
+
+
+def _no_end(name: RangeId) -> PartitionEnd:
+    return PartitionEnd(collection=COLLECTION, partition=name)
+
+
+async def compact_log(home: Path) -> CompactionTotals:
+    """Make runs of all that is in frames of a log, and delete these. Return what was done.
+
+    Raise ``FeedUnavailable`` while another process writes the log.
+    """
+    async with EventLogWriter.open(home, keeps_up=False) as writer:
+        return await writer.compact()

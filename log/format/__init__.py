@@ -1,0 +1,1 @@
+"""What lies on disk and in stores: columns of records, packs, runs, segments. Frozen."""

@@ -1,0 +1,1 @@
+"""What producers, readers and brokers say to each other, as values and as bytes. No I/O."""

@@ -1,0 +1,1 @@
+"""A collection as a feed, read from wherever its partitions lie."""

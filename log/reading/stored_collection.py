@@ -1,0 +1,308 @@
+"""A collection, read from the store of its cluster and not through brokers: for engines.
+
+What brokers have acknowledged lies in the store, so nothing is lost by that, and brokers are
+spared what a backlog would cost them. Where partitions end follows from the catalog and the
+headers of some objects; of an object with records of many partitions, only those that are
+wanted are read.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
+from changefeed.feeds.feed import RangeId
+from changefeed.log.catalog.catalog import Collection
+from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
+from changefeed.log.catalog.names import run_of, segments_of
+from changefeed.log.catalog.ranges import Ranges, RangesCache
+from changefeed.log.executor import in_thread
+from changefeed.log.format.pack import Key
+from changefeed.log.format.segment_file import Segment, SegmentSlice
+from changefeed.log.protocol.messages import Block, ReadResult
+from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.topology import topology_of
+from changefeed.log.protocol.wire import PartitionBounds, PartitionNews
+from changefeed.log.rows.partition_reader import PartitionReader, damage_of
+from changefeed.log.rows.row_reader import ALL, RowReader
+from changefeed.log.rows.row_readers import AHEAD, RowReaders
+from changefeed.log.rows.row_runs import RunPart
+from changefeed.log.rows.segment_reader import SegmentReader
+from changefeed.log.stores.local_store import LocalStore
+from changefeed.log.stores.store import ObjectStore
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
+
+_CACHE_BYTES = 32 * 1024 * 1024
+_AHEAD_IN_FILES = 512
+"""Headers that are read at once: of files that costs nearly nothing."""
+
+
+class SegmentRows(NamedTuple):
+    """What a segment holds of a partition: rows of some of its row groups, in order."""
+
+    segment: Segment
+    rows: Sequence[SegmentSlice]
+
+    @property
+    def first(self) -> int:
+        return self.rows[0].first
+
+    @property
+    def last(self) -> int:
+        return self.rows[-1].last
+
+
+class StoredCollection:
+    """A ``Source``. Make it with ``open``. Every method raises ``FeedUnavailable`` when the
+    store does not answer, and ``FeedRefused`` when it never will.
+    """
+
+    def __init__(self, store: ObjectStore, catalogs: CatalogStore, name: str) -> None:
+        self.directory = store.directory if isinstance(store, LocalStore) else None
+        self.cluster = catalogs.newest.identity
+        self.name = name
+        self._store = store
+        self._catalogs = catalogs
+        ahead = AHEAD if self.directory is None else _AHEAD_IN_FILES
+        self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=ahead)
+        self._ranges = RangesCache(lambda: catalogs.newest)
+        segments = SegmentReader(store, self._readers.cache, in_thread)
+        self._partitions = PartitionReader(self._ranges, self._readers, segments)
+
+    @classmethod
+    async def open(cls, store: ObjectStore, name: str) -> "StoredCollection":
+        """Raise ``FeedRefused``, with advice, where there is no cluster or no collection."""
+        with _answers_of_feeds():
+            cluster = await open_cluster(store, create=False)
+            catalogs = CatalogStore(store, cluster)
+            await catalogs.refresh()
+            await catalogs.find(name)
+        return cls(store, catalogs, name)
+
+    @property
+    def collection(self) -> Collection:
+        """The collection as the catalog last read has it."""
+        return self._catalogs.newest.collection(self.name)
+
+    @property
+    def ranges(self) -> Ranges:
+        """Its partitions."""
+        return self._ranges.of(self.name)
+
+    async def routes(self, *, at_least: int = 0) -> Routes:
+        """Read the newest catalog, and return the collection as clients of brokers see it."""
+        del at_least  # there is no later one
+        await self._refresh()
+        return Routes(topology_of(self._catalogs.newest, self.name), "http")
+
+    async def _refresh(self) -> None:
+        with _answers_of_feeds():
+            await self._catalogs.refresh()
+
+    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, PartitionBounds]:
+        """Return where partitions begin and end, as far as can be read now."""
+        await self._look()
+        found, lasts = {}, dict[str, Mapping[Key, int]]()
+        for partition in map(self.ranges.partition, names):
+            with _answers_of_feeds():
+                if partition.era < self.ranges.newest:
+                    start, last, *_ = await self._partitions.extent(self.name, partition)
+                else:
+                    start = await self._partitions.start(self.name, partition)
+                    if partition.broker not in lasts:
+                        lasts[partition.broker] = await self._partitions.lasts(partition)
+                    last = lasts[partition.broker].get((self.name, partition.id), 0)
+            found[partition.id] = PartitionBounds(start=start, last=last)
+        return found
+
+    async def _has_ended(self, name: RangeId) -> bool:
+        """Whether a partition gets no more records, as far as can be read now."""
+        partition = self.ranges.partition(name)
+        if partition.era < self.ranges.newest:
+            return True
+        with _answers_of_feeds():
+            row = await self._partitions.row(partition, fresh=False)
+        return row.sealed_at is not None
+
+    async def end(
+        self, name: RangeId, routes: Routes, *, of_writer: bool = False
+    ) -> PartitionBounds:
+        """See ``Source.end``."""
+        del routes, of_writer
+        return (await self.ends([name]))[name]
+
+    async def news(
+        self, after: Mapping[RangeId, int], routes: Routes, *, wait: float
+    ) -> Mapping[RangeId, PartitionNews]:
+        """See ``Source.news``: it never waits."""
+        del routes, wait
+        found = {}
+        for name, end in (await self.ends([*after])).items():
+            ended = await self._has_ended(name)
+            if ended or end.last != after[name]:
+                found[name] = PartitionNews(last=end.last, ended=ended)
+        return found
+
+    async def read(
+        self, name: RangeId, routes: Routes, *, after: int, most: int, wait: float
+    ) -> ReadResult:
+        """See ``Source.read``: it never waits."""
+        del routes, wait
+        blocks = await self._known(name, after, most)
+        if not blocks:
+            await self._look()
+            blocks = await self._blocks(name, after, most)
+        if not blocks and await self._has_ended(name):
+            await self._refresh()  # it may say by now where the partition has ended
+            blocks = await self._blocks(name, after, most)
+        with _answers_of_feeds():
+            return await self._partitions.result(self.name, name, after, blocks)
+
+    async def _known(self, name: RangeId, after: int, max_bytes: int) -> Sequence[Block]:
+        """Read what is known to be there, also where it lies in segments and behind them.
+
+        What is missing ends it: it may be elsewhere by now, and is looked for again.
+        """
+        blocks: list[Block] = []
+        size = 0
+        with suppress(RangeDamaged):
+            while size < max_bytes:
+                more = await self._blocks(name, after, max_bytes - size, fresh=False)
+                if not more or (blocks and more[0].first <= after):
+                    break  # what begins before is read apart: borders of slices differ
+                blocks += more
+                size += sum(x.bytes for x in more)
+                after = more[-1].last
+        return blocks
+
+    async def _blocks(
+        self, name: RangeId, after: int, max_bytes: int, *, end: int = ALL, fresh: bool = True
+    ) -> list[Block]:
+        with _answers_of_feeds():
+            return await self._partitions.blocks(
+                self.name, name, after, max_bytes, end=end, fresh=fresh
+            )
+
+    async def sequence_before(
+        self, name: RangeId, time_us: int, routes: Routes | None = None
+    ) -> int:
+        """Return the last sequence before the first record committed at or after a time."""
+        del routes
+        end = (await self.ends([name]))[name]
+        with _answers_of_feeds():
+            found = await self._partitions.sequence_before(self.name, name, time_us)
+        return end.last if found is None else found
+
+    async def part(
+        self, name: RangeId, after: int, end: int, max_bytes: int
+    ) -> Sequence[Block] | SegmentRows:
+        """Return some records of ``after < sequence <= end``, or where a segment has them.
+
+        Blocks are whole sections and follow each other from ``after + 1`` on, but the first
+        may begin before it. A segment holds ``after + 1``, too. Raise ``PositionGone`` where
+        retention has deleted the records, ``RangeDamaged`` where they are missing, or not
+        what was written.
+
+        What is in runs may be in flushes, too, until those are deleted. So where something is
+        missing, all is looked at again.
+        """
+        assert after < end, f"range {name!r}: nothing lies between {after} and {end}"
+        with suppress(RangeDamaged):
+            found = await self._part(name, after, end, max_bytes, fresh=False)
+            if found:
+                return found
+        await self._refresh()
+        found = await self._part(name, after, end, max_bytes, fresh=True)
+        if not found:
+            raise damaged(name, after, end)
+        return found
+
+    async def _part(
+        self, name: RangeId, after: int, end: int, most: int, *, fresh: bool
+    ) -> Sequence[Block] | SegmentRows:
+        row = await self._row(name, after)
+        with _answers_of_feeds(), damage_of(name, "runs"):
+            await row.runs.look_behind(row.kept_from)
+            held = await row.runs.holding((self.name, name), after)
+        if held and isinstance(held[0], SegmentSlice):
+            return next(_by_segment(held))
+        return await self._blocks(name, after, most, end=end, fresh=fresh)
+
+    async def look_again(self, name: RangeId) -> None:
+        """A segment was gone: read the newest catalog, and look for runs."""
+        await self._refresh()
+        with _answers_of_feeds(), damage_of(name, "runs"):
+            row = await self._partitions.row(self.ranges.partition(name), fresh=False)
+            await row.runs.look(row.kept_from, again=True)
+
+    async def in_segments(self, name: RangeId, after: int, end: int) -> Sequence[SegmentRows]:
+        """Return where segments hold records of ``after < sequence <= end``, in order."""
+        assert after <= end, f"range {name!r}: {end} lies before {after}"
+        row = await self._row(name, after)
+        with _answers_of_feeds(), damage_of(name, "runs"):
+            await row.runs.look(row.kept_from)
+            runs = row.runs.since((self.name, name), -sys.maxsize, after)
+            held = [x async for x in runs if x.first <= end]
+        return [*_by_segment(held)]
+
+    async def segment_ends(self) -> Mapping[RangeId, int]:
+        """Return up to where partitions are in runs, of the rows that have segments."""
+        with _answers_of_feeds():
+            listed = await self._store.list(segments_of(self.name))
+        places = [place for x in listed if (place := run_of(x.key)) is not None]
+        last = {(x.era, x.broker): x for x in sorted(places)}
+        found: dict[RangeId, int] = {}
+        for era, broker, first in (x for x in last.values() if x.era in self.ranges.eras):
+            with _answers_of_feeds():
+                row = self._readers.row(self._catalogs.newest, era, broker)
+                run = await row.runs.run(first)
+            ends = {} if run is None else run.ends
+            found |= {x: y.last for (name, x), y in ends.items() if name == self.name}
+        return found
+
+    async def read_object(self, key: str, begin: int, end: int) -> bytes | None:
+        """Return bytes of an object, without ``end``; ``None`` if there is none."""
+        with _answers_of_feeds():
+            return await self._store.get(key, begin, end)
+
+    async def _row(self, name: RangeId, after: int) -> RowReader:
+        """Return a partition's row as it is known; raise ``PositionGone``."""
+        with _answers_of_feeds():
+            partition = await self._partitions.kept(self.name, name, after)
+            return await self._partitions.row(partition, fresh=False)
+
+    async def _look(self) -> None:
+        """Before what is newest is read: what was compacted and deleted is no end."""
+        if self.directory is not None:  # where it is cheap
+            await self._refresh()
+
+
+@contextmanager
+def _answers_of_feeds() -> Iterator[None]:
+    try:
+        yield
+    except StoreRefused as error:
+        raise answered(FeedRefused(str(error))) from error
+    except StoreUnavailable as error:
+        raise FeedUnavailable(str(error)) from error
+
+
+def _by_segment(held: Sequence[RunPart]) -> Iterator[SegmentRows]:
+    """Yield what lies in segments, one after the other."""
+    rows = (x for x in held if isinstance(x, SegmentSlice))
+    for _, found in groupby(rows, key=lambda x: x.key):
+        of_one = [*found]
+        assert all(x.last + 1 == y.first for x, y in pairwise(of_one)), "rows leave a gap"
+        yield SegmentRows(of_one[0].segment, of_one)
+
+
+def damaged(name: RangeId, after: int, end: int) -> RangeDamaged:
+    """Return the error for records that were there and are not found any more."""
+    return RangeDamaged(
+        name,
+        f"records {after + 1:,} to {end:,} of range {name!r} were there and are missing: the "
+        f"store was restored from an older copy, or has lost objects. Restore them from a "
+        f"copy; the other ranges go on",
+    )

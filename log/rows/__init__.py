@@ -1,0 +1,1 @@
+"""Reading what was written: the objects of a row, and what they became."""

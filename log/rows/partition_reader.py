@@ -1,0 +1,197 @@
+"""Records of a partition, wherever they lie: in the newest objects, in runs, in older ones.
+
+What is in runs may be in objects, too, until these are deleted; and between two looks an
+object may become part of a run. So where something is missing, runs are looked for
+once more, and only what is in neither is damaged.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.feed import RangeId
+from changefeed.log.catalog.ranges import Partition, RangesCache
+from changefeed.log.errors import Damaged, PositionGone, position_beyond, unreadable
+from changefeed.log.format.pack import Key
+from changefeed.log.protocol.messages import Block, ReadResult
+from changefeed.log.rows.extents import Extent, extent_of
+from changefeed.log.rows.row_reader import ALL, RowReader
+from changefeed.log.rows.row_readers import RowReaders
+from changefeed.log.rows.segment_reader import SegmentReader
+
+
+class PartitionReader:
+    """Reads the partitions of the newest catalog that ``ranges`` has, by collection and id.
+
+    Every method may raise ``RangeUnknown``, ``RangeDamaged`` where something is missing or not
+    what was written, and what the store raises. ``is_ours``: this process writes the row of a
+    partition, which is known as it grows; the others are looked at when somebody reads.
+    """
+
+    def __init__(
+        self,
+        ranges: RangesCache,
+        rows: RowReaders,
+        segments: SegmentReader,
+        is_ours: Callable[[Partition], bool] = lambda _: False,
+    ) -> None:
+        self._ranges = ranges
+        self._rows = rows
+        self._segments = segments
+        self._is_ours = is_ours
+
+    async def row(self, partition: Partition, *, fresh: bool = True) -> RowReader:
+        """Return the row of a partition, ``fresh``: as far as it can be read now."""
+        row = self._rows.row(self._ranges.catalog, partition.era, partition.broker)
+        if (fresh or row.known == 0) and not self._is_ours(partition):
+            with suppress(Damaged):  # who reads up to there is told
+                await row.tail()
+        return row
+
+    async def extent(self, name: str, partition: Partition) -> Extent:
+        """Return what there is of a partition now."""
+        row = await self.row(partition)
+        with damage_of(partition.id, "the end"):
+            ends = await row.ends()
+        found = extent_of(self._ranges.catalog.collection(name), partition, ends)
+        assert found.start <= found.last, f"{partition.id!r} is gone beyond its end: {found}"
+        return found
+
+    async def start(self, name: str, partition: Partition) -> int:
+        """Return the sequence up to which retention has deleted a partition."""
+        found = self._ranges.catalog.collection(name)
+        if partition.era < found.kept_era:
+            return (await self.extent(name, partition)).start
+        return found.truncation_of(partition.id, partition.era, 0, 0).start
+
+    async def lasts(self, partition: Partition) -> Mapping[Key, int]:
+        """Return the last sequences of all partitions in the row of one that is open."""
+        row = await self.row(partition)
+        with damage_of(partition.id, "the end"):
+            return await row.lasts()
+
+    async def kept(self, name: str, wanted: RangeId, after: int) -> Partition:
+        """Return a partition; raise ``PositionGone`` if what follows is not all there."""
+        partition = self._ranges.of(name).partition(wanted)
+        start = await self.start(name, partition)
+        if after < start:
+            raise PositionGone(wanted, after, start)
+        return partition
+
+    async def blocks(
+        self,
+        name: str,
+        wanted: RangeId,
+        after: int,
+        max_bytes: int,
+        *,
+        end: int = ALL,
+        fresh: bool = True,
+    ) -> list[Block]:
+        """Return records after a sequence, and at least up to ``end`` if there are so many.
+
+        About so many bytes of them. Raise ``PositionGone``.
+        """
+        partition = await self.kept(name, wanted, after)
+        row, key = await self.row(partition, fresh=fresh), (name, wanted)
+        try:
+            await row.runs.look_behind(row.kept_from)
+            blocks = await self._compacted(row, key, after, max_bytes)
+            if not blocks:
+                blocks = await row.read(key, after, max_bytes, end)
+            if not blocks:
+                await _check_end(row, key, after)
+        except Damaged as error:
+            blocks = await self._look_again(row, key, after, max_bytes)
+            if not blocks:
+                raise unreadable(wanted, f"records after {after:,}", error) from error
+        await self.kept(name, wanted, after)  # deleted while it was read
+        assert not blocks or blocks[-1].last > after, f"{wanted!r} was read back from {after}"
+        return blocks
+
+    async def _look_again(
+        self, row: RowReader, key: Key, after: int, max_bytes: int
+    ) -> list[Block]:
+        """Look for runs that hold what was missing elsewhere."""
+        try:
+            await row.runs.look(row.kept_from, again=True)
+            return await self._compacted(row, key, after, max_bytes)
+        except Damaged as error:
+            raise unreadable(key[1], f"records after {after:,}", error) from error
+
+    async def _compacted(
+        self, row: RowReader, key: Key, after: int, max_bytes: int
+    ) -> list[Block]:
+        held = await row.runs.holding(key, after)
+        return await self._segments.read(held[0], after, max_bytes) if held else []
+
+    async def read(self, name: str, wanted: RangeId, after: int, max_bytes: int) -> ReadResult:
+        """Return what follows on a sequence. Raise as ``blocks`` and ``result`` do."""
+        blocks = await self.blocks(name, wanted, after, max_bytes)
+        return await self.result(name, wanted, after, blocks)
+
+    async def result(
+        self, name: str, wanted: RangeId, after: int, blocks: Sequence[Block]
+    ) -> ReadResult:
+        """Return what was read, and whether the partition ends there.
+
+        Raise ``RangeRefused`` where ``after`` lies behind the end of one that is closed.
+        """
+        ranges = self._ranges.of(name)
+        partition = ranges.partition(wanted)
+        last = blocks[-1].last if blocks else after
+        if partition.era == ranges.newest:
+            return ReadResult(blocks=blocks, last=last)
+        try:
+            end = (await self.extent(name, partition)).last
+        except RangeDamaged:
+            if not blocks:
+                raise
+            return ReadResult(blocks=blocks, last=last)  # its end may be read by the next
+        if last > end:
+            assert not blocks, f"{wanted!r} has ended at {end}, and was read to {last}"
+            raise position_beyond(wanted, last, end)
+        children = ranges.child_ranges(partition) if last == end else ()
+        return ReadResult(blocks=blocks, last=end, ended=last == end, children=children)
+
+    async def sequence_before(self, name: str, wanted: RangeId, time_us: int) -> int | None:
+        """Return the last sequence before the first record committed at or after a time.
+
+        At least the last that is gone; ``None`` if there is no such record yet.
+        """
+        partition, key = self._ranges.of(name).partition(wanted), (name, wanted)
+        start, row = await self.start(name, partition), await self.row(partition)
+        with damage_of(partition.id, "a record of a time"):
+            try:
+                found = await self._before(row, key, time_us, start)
+            except Damaged:  # it may have become part of a run
+                await row.runs.look(row.kept_from, again=True)
+                found = await self._before(row, key, time_us, start)
+        return None if found is None else max(start, found)
+
+    async def _before(self, row: RowReader, key: Key, time_us: int, start: int) -> int | None:
+        await row.runs.look_behind(row.kept_from)
+        async for held in row.runs.since(key, time_us, start):
+            before = await self._segments.sequence_before(held, time_us, start)
+            if before is not None:
+                return before
+        return await row.sequence_before(key, time_us, start)
+
+
+@contextmanager
+def damage_of(name: RangeId, what: str) -> Iterator[None]:
+    """Raise ``RangeDamaged`` for damage: ``what`` of a range cannot be read."""
+    try:
+        yield
+    except Damaged as error:
+        raise unreadable(name, what, error) from error
+
+
+async def _check_end(row: RowReader, key: Key, after: int) -> None:
+    """Raise ``Damaged`` if a partition goes on after what seems to be its end."""
+    if row.kept_from == 1 and row.sealed_at is None:
+        return
+    end = (await row.ends()).get(key)
+    last = 0 if end is None else end.last
+    if after < last:
+        raise Damaged(f"records {after + 1:,} to {last:,} are missing")

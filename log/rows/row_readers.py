@@ -1,0 +1,50 @@
+"""The rows that one process reads, with one cache of objects for all."""
+
+from collections import OrderedDict
+from functools import partial
+from typing import Final
+
+from changefeed.log.catalog.catalog import Catalog
+from changefeed.log.rows.object_cache import ObjectCache
+from changefeed.log.rows.row_reader import RowReader
+from changefeed.log.stores.store import ObjectStore
+
+_MAX_READERS: Final = 1024
+AHEAD: Final = 16
+"""Headers that are read at once, where each is a request."""
+
+
+class RowReaders:
+    """Readers by era and broker; those asked for last are kept.
+
+    ``ahead`` and ``whole``: see ``RowObjects``.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        cluster: str,
+        cache_bytes: int,
+        *,
+        ahead: int = AHEAD,
+        whole: bool = False,
+    ) -> None:
+        self.cache = ObjectCache(cache_bytes)
+        self._reader_of = partial(
+            RowReader, store, cluster, cache=self.cache, ahead=ahead, whole=whole
+        )
+        self._kept = OrderedDict[tuple[int, str], RowReader]()
+
+    def row(self, catalog: Catalog, era: int, broker: str) -> RowReader:
+        """Return the reader of a row, which knows of it what the catalog says."""
+        reader = self._kept.get((era, broker))
+        if reader is None:
+            reader = self._kept[era, broker] = self._reader_of(era, broker)
+            if len(self._kept) > _MAX_READERS:
+                self._kept.popitem(last=False)
+        assert len(self._kept) <= _MAX_READERS, f"{len(self._kept)} rows are kept"
+        self._kept.move_to_end((era, broker))
+        row = catalog.era_numbered(era).row(broker)
+        if row is not None:
+            reader.learn(row)
+        return reader

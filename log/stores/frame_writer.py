@@ -1,0 +1,210 @@
+"""Writing the frames of a row in a directory: by one process, until another closes the row.
+
+What lies there, and what a writer has to keep to, says ``file_rows``.
+"""
+
+import errno
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from changefeed.log.stores.file_rows import (
+    HEAD,
+    RowWritten,
+    close_at,
+    close_frames,
+    durable_in,
+    firsts_in,
+    framed,
+    head_at,
+    is_closed,
+    last_whole,
+    locked,
+    log_path,
+    say_durable,
+    sync,
+    write_all,
+)
+from changefeed.runtime.private_file import PRIVATE_FILE
+
+_FILE_BYTES: Final = 64 * 1024 * 1024
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+class RowClosed(Exception):
+    """Nothing is answered from frames of this row any more."""
+
+
+class FrameWriter:
+    """The one writer of a row. Every method blocks; calls follow each other.
+
+    ``folder`` is its folder of frames, which is made with ``make_folder``.
+    """
+
+    def __init__(self, folder: Path, make_folder: Callable[[Path], None]) -> None:
+        self.is_over = False
+        self._folder = folder
+        self._make_folder = make_folder
+        self._durable = 0
+        self._sound: int | None = None
+        self._descriptor: int | None = None
+        self._lock: int | None = None
+        self._path = folder
+        self._size = 0
+
+    def take_over(self) -> int:
+        """Go on with the frames that another process has left; return the last number.
+
+        Raise ``RowWritten`` while a process writes them, this one included.
+        """
+        self._make_folder(self._folder)
+        self._lock = locked(self._folder)
+        if is_closed(self._folder):
+            return self.close()
+        before = durable_in(self._folder)
+        self._durable = last_whole(self._folder)
+        firsts = firsts_in(self._folder)
+        if firsts:
+            self._path = log_path(self._folder, firsts[-1])
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            self._size = _cut_behind(self._descriptor, firsts[-1], before, self._durable)
+        say_durable(self._folder, self._durable)
+        sync(self._folder)  # the writer before may have been killed before it did
+        return self._durable
+
+    def append(self, objects: Sequence[bytes]) -> None:
+        """Write the next objects of the row, and return once they are durable.
+
+        Raise ``RowClosed`` if they may be among the frames or not: the caller who closes it
+        decides. After ``OSError`` they are not, and may be written again.
+        """
+        assert objects, "a commit of nothing"
+        if self.is_over:
+            raise RowClosed
+        assert self._sound is None, f"{self._folder} ends at {self._sound}, and goes on"
+        descriptor = self._opened()
+        size = self._write(descriptor, objects)
+        try:
+            os.fdatasync(descriptor)
+        except OSError as error:
+            self._end_at(self._durable)
+            raise RowClosed from error
+        if is_closed(self._folder) or self._is_elsewhere(descriptor):
+            self.stop()
+            raise RowClosed
+        self._size += size
+        self._durable += len(objects)
+        try:
+            say_durable(self._folder, self._durable)
+        except OSError as error:  # they are durable, and no other process would know
+            self._end_at(self._durable)
+            raise RowClosed from error
+
+    def begin_file(self) -> None:
+        """Let the next frame begin a file: one that is written is never deleted."""
+        self._size = max(self._size, _FILE_BYTES) if self._size else 0
+
+    def close(self) -> int:
+        """Write no more frames; return the number of the last that counts."""
+        self.stop()
+        if self._sound is not None:
+            close_at(self._folder, self._sound)
+        return close_frames(self._folder, self._make_folder)
+
+    def stop(self) -> None:
+        """Write no more frames."""
+        self.is_over = True
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def release(self) -> None:
+        """Write nothing any more, and let another process go on."""
+        self.stop()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _write(self, descriptor: int, objects: Sequence[bytes]) -> int:
+        """Write frames where the last one ended; return their bytes."""
+        now_us = time.time_ns() // 1000
+        pieces = []
+        for number, data in enumerate(objects, self._durable + 1):
+            pieces += [framed(number, data, now_us), data]
+        frames = b"".join(pieces)
+        assert len(frames) == sum(map(len, objects)) + len(objects) * HEAD.size, (
+            f"{len(objects)} objects are {len(frames)} bytes of frames"
+        )
+        try:
+            write_all(descriptor, frames, self._size)
+        except OSError:
+            os.ftruncate(descriptor, self._size)
+            raise
+        return len(frames)
+
+    def _opened(self) -> int:
+        """Return the file to write to: the next one, if that is full."""
+        if self._descriptor is not None and self._size < _FILE_BYTES:
+            return self._descriptor
+        if self._lock is None:
+            self._make_folder(self._folder)
+            try:
+                self._lock = locked(self._folder)
+            except RowWritten:
+                self.stop()
+                raise RowClosed from None
+        path = log_path(self._folder, self._durable + 1)
+        try:
+            descriptor = os.open(path, _NEW, PRIVATE_FILE)
+        except FileExistsError:
+            self.stop()
+            raise RowClosed from None
+        try:
+            if self._descriptor is None:
+                say_durable(self._folder, 0)
+            sync(self._folder)
+        except OSError:
+            os.close(descriptor)  # the next attempt finds the file, and the row closed
+            raise
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor, self._path, self._size = descriptor, path, 0
+        return descriptor
+
+    def _end_at(self, number: int) -> None:
+        """Let the row have no frames behind this one, whatever is in the file."""
+        self._sound = number
+        self.stop()
+        with suppress(OSError):  # else ``close`` will
+            self.close()
+
+    def _is_elsewhere(self, descriptor: int) -> bool:
+        """Whether the path leads to another file by now: what is written here, nobody reads."""
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return True
+        ours = os.fstat(descriptor)
+        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
+
+def _cut_behind(descriptor: int, first: int, synced: int, last: int) -> int:
+    """Cut a file behind a frame, and let it be durable; return its bytes.
+
+    What is behind the frame ``synced`` is written again, as a sync may have lost it.
+    """
+    offset = begin = 0
+    for number in range(first, last + 1):
+        head = head_at(partial(os.pread, descriptor), offset, number)
+        if head is None:  # it is damaged, and was durable: those behind it cannot be found
+            raise OSError(errno.EIO, f"frame {number} is not what was written")
+        offset += HEAD.size + head[0]
+        begin = offset if number <= synced else begin
+    write_all(descriptor, os.pread(descriptor, offset - begin, begin), begin)
+    os.ftruncate(descriptor, offset)
+    os.fdatasync(descriptor)
+    return offset

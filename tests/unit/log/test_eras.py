@@ -1,0 +1,166 @@
+"""Eras of a cluster: brokers that join, leave and die, over one store in virtual time."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+
+from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers.operations import create_collection, split
+from changefeed.log.brokers.run_core import open_core
+from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
+from changefeed.log.ids import range_id
+from changefeed.log.stores.memory_store import MemoryStore
+from changefeed.log.stores.store import version_of
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from tests.support.brokers import (
+    QUICK,
+    batch,
+    first_broker,
+    in_era,
+    keys_of,
+    open_ids,
+    put,
+    refused,
+    request,
+)
+from tests.support.watched_store import WatchedStore
+
+
+def ids(era: int, parts: range) -> list[str]:
+    return [range_id(era=era, part=x, low=0, high=255) for x in parts]
+
+
+async def test_where_a_closed_row_is_damaged_a_request_waits_and_others_are_stored() -> None:
+    store = MemoryStore()
+    async with first_broker(store) as first:
+        old = "e1.p01.v00-ff"
+        await put(first, "orders", batch(old, "a"))
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            key = "wal/00000001/broker-1/000000000002"  # its seal: what the row ends with
+            whole = store.objects[key]
+            store.objects[key] = whole[:20]
+            fresh = batch(open_ids(first, "orders")[-1], "b")
+            async with open_core(store, "broker-3", settings=QUICK) as third:
+                assert await refused(third, request(batch(old, "a"))) == "moving"
+                assert await refused(third, request(fresh)) == "elsewhere"
+                store.objects[key] = whole
+                assert await refused(third, request(batch(old, "a"))) == "moved"
+
+
+@pytest.mark.parametrize("beats", [True, False])
+async def test_a_damaged_object_of_a_dead_broker_keeps_no_era_from_opening(
+    *, beats: bool
+) -> None:
+    """With or without a sign of life that says that the object was acknowledged."""
+    store = MemoryStore()
+    theirs, key = RangeId("e2.p07.v00-ff"), "wal/00000002/broker-2/000000000003"
+    async with first_broker(store) as first:
+        async with open_core(store, "broker-2", settings=QUICK) as second:
+            await in_era(second, 2)
+            for n in range(1, 41):
+                await put(second, "orders", batch(theirs, f"k{n}"))
+            if beats:
+                await asyncio.sleep(2)
+        whole = store.objects[key]
+        store.objects[key] = whole[:20]
+        await in_era(first, 3)
+        assert first.catalog.eras[1].rows[1].sealed_at == 41
+        assert (await first.read("orders", RangeId("e2.p01.v00-ff"), 0)).ended
+        assert await put(first, "orders", batch("e3.p07.v00-ff", "new")) == [1]
+        assert await refused(first, request(batch(theirs, "k40"), number=40)) == "moving"
+        with pytest.raises(RangeDamaged):
+            await keys_of(first, "orders", theirs)
+        store.objects[key] = whole
+        assert (await first.end("orders", theirs)).last == 40
+        assert await keys_of(first, "orders", theirs) == [f"k{n}" for n in range(1, 41)]
+        assert not first.failing
+
+
+async def test_a_change_whose_answer_is_lost_or_that_is_second_is_made_once() -> None:
+    store = WatchedStore()
+    cluster = await open_cluster(store)
+    catalogs, other = CatalogStore(store, cluster), CatalogStore(store, cluster)
+    replace_really = store.replace
+
+    async def answer_is_lost(key: str, data: bytes, version: str) -> str | None:
+        await replace_really(key, data, version)
+        raise StoreUnavailable("the answer was lost")
+
+    async def tried_twice(key: str, data: bytes, version: str) -> str | None:
+        await replace_really(key, data, version)
+        return await replace_really(key, data, version)
+
+    async def second(call: str, _: str) -> None:
+        if call == "replace":
+            store.before = nothing
+            await create_collection(other, "of-another")
+            await split(other, "of-another")
+
+    async def nothing(_call: str, _key: str) -> None:
+        pass
+
+    for n, doing in enumerate((answer_is_lost, tried_twice)):
+        store.replace = doing  # type: ignore[method-assign]
+        await create_collection(catalogs, f"c{n}", parts=1)
+        await split(catalogs, f"c{n}")
+        assert catalogs.newest.reshaping[f"c{n}"] == ((0, 128),)  # twice: quarters
+    store.replace = replace_really  # type: ignore[method-assign]
+    await create_collection(catalogs, "c2")
+    store.before = second
+    await split(catalogs, "c2")
+    assert catalogs.newest.reshaping.keys() == {"c0", "c1", "c2", "of-another"}
+    assert (await other.refresh()).reshaping == catalogs.newest.reshaping
+
+
+async def test_a_store_that_replaces_whatever_is_there_is_refused_and_holds_nothing() -> None:
+    class Careless(MemoryStore):
+        async def replace(self, key: str, data: bytes, version: str) -> str | None:
+            del version
+            await self.put(key, data)
+            return version_of(data)
+
+    store = Careless()
+    with pytest.raises(StoreRefused, match="If-Match"):
+        await open_cluster(store)
+    assert store.objects == {}
+
+
+async def test_after_a_crash_records_are_taken_once_the_broker_has_expired_and_no_later() -> (
+    None
+):
+    """Seen a heartbeat late at most; the rest is a few looks at the catalog."""
+    store, loop = MemoryStore(), asyncio.get_running_loop()
+    async with first_broker(store) as first, AsyncExitStack() as killed:
+        second = await killed.enter_async_context(open_core(store, "broker-2", settings=QUICK))
+        await in_era(second, 2)
+        await asyncio.sleep(5)  # both are seen to move
+        await killed.aclose()
+        died = loop.time()
+        await in_era(first, 3)
+        late = loop.time() - died - QUICK.expiration
+        assert -QUICK.heartbeat <= late < QUICK.heartbeat + 0.1
+
+
+async def test_while_an_era_is_ending_the_brokers_look_for_the_next_all_the_time() -> None:
+    store, loop = MemoryStore(), asyncio.get_running_loop()
+    slow = replace(QUICK, catalog_interval=5.0)
+    async with (
+        open_core(store, "broker-1", settings=slow) as first,
+        open_core(store, "broker-2", settings=slow) as second,
+    ):
+        await create_collection(first.catalogs, "orders")
+        await in_era(first, 1)
+        await in_era(second, 1)
+        await split(first.catalogs, "orders")
+        async with asyncio.timeout(60):
+            while (era := first.catalog.era) is None or era.state != "ending":
+                await first.watch.wait_for_newer(first.catalog.number, 60.0)
+        began = loop.time()
+        second.watch.hear_of(first.catalog.number)  # as each request of a producer says
+        await in_era(first, 2)
+        await in_era(second, 2)
+        assert loop.time() - began < 0.2

@@ -1,0 +1,342 @@
+"""Rows in files: what was acknowledged outlives everything, and nobody sees what may not."""
+
+import errno
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from changefeed.log.stores import file_rows, frame_reader, frame_writer
+from changefeed.log.stores.file_rows import RowWritten, close_frames
+from changefeed.log.stores.frame_reader import FrameReader
+from changefeed.log.stores.frame_writer import FrameWriter, RowClosed
+from tests.support.simulated_disk import SimulatedDisk
+
+FOLDER = Path("/row/.frames")
+LOG = FOLDER / "000000000001.log"
+
+
+class Killed(BaseException):
+    """The process that made the call is gone."""
+
+
+class Row:
+    """A row on a simulated disk, and what anybody has been told of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+        self.random = Random(seed)
+        self.disk = SimulatedDisk(self.random)
+        monkeypatch.setattr(file_rows, "os", self.disk)
+        monkeypatch.setattr(frame_reader, "os", self.disk)
+        monkeypatch.setattr(frame_writer, "os", self.disk)
+        monkeypatch.setattr(file_rows, "fcntl", self.disk)
+        monkeypatch.setattr(file_rows, "_LOCK_PAUSE", 0.0)
+        self.writer = FrameWriter(FOLDER, self.disk.make_folder)
+        self.written: dict[int, list[bytes]] = {}
+        self.acknowledged: dict[int, bytes] = {}
+        self.seen: dict[int, bytes] = {}
+        self.ends: set[int] = set()
+
+    def append(self, count: int = 1) -> None:
+        first = len(self.acknowledged) + 1
+        objects = [
+            b"%d:" % n + self.random.randbytes(self.random.choice([1, 40, 300]))
+            for n in range(first, first + count)
+        ]
+        for number, data in enumerate(objects, first):
+            self.written.setdefault(number, []).append(data)
+        self.writer.append(objects)
+        self.acknowledged.update(enumerate(objects, first))
+
+    def look(self) -> None:
+        """See all that another process may see."""
+        reader = FrameReader()
+        for number in reader.numbers(FOLDER):
+            data = self._there(reader, number)
+            assert self.seen.setdefault(number, data) == data, f"frame {number} has changed"
+
+    def take_over(self) -> None:
+        """Be another process that goes on where the one before has left the row."""
+        self.writer = FrameWriter(FOLDER, self.disk.make_folder)
+        last = self.writer.take_over()
+        self.look()
+        assert self.acknowledged.items() <= self.seen.items()
+        assert [*self.seen] == [*range(1, last + 1)]
+        assert all(data in self.written[number] for number, data in self.seen.items())
+        self.acknowledged = {**self.seen}
+
+    def close(self) -> int:
+        """Close it, as another process does; check what is there then, and return the end."""
+        end = close_frames(FOLDER, self.disk.make_folder)
+        self.ends.add(end)
+        assert len(self.ends) == 1, f"it was closed at {self.ends}"
+        reader = FrameReader()
+        found = {number: self._there(reader, number) for number in range(1, end + 1)}
+        assert reader.find(FOLDER, end + 1) is None
+        assert all(data in self.written[number] for number, data in found.items())
+        assert self.acknowledged.items() <= found.items()
+        assert self.seen.items() <= found.items()
+        return end
+
+    def close_too(self) -> None:
+        """Be another process that closes it."""
+        self.close()
+
+    @staticmethod
+    def _there(reader: FrameReader, number: int) -> bytes:
+        (data,) = reader.read(FOLDER, [(number, 0, sys.maxsize)])
+        assert data is not None, f"frame {number} is missing"
+        return data
+
+
+@pytest.fixture
+def row(monkeypatch: pytest.MonkeyPatch) -> Row:
+    return Row(monkeypatch, 1)
+
+
+@contextmanager
+def killed_at(row: Row, call: int) -> Iterator[None]:
+    def kill() -> None:
+        raise Killed
+
+    row.disk.between[call] = kill
+    try:
+        yield
+    except Killed:
+        row.disk.between.clear()
+        row.disk.end_process()
+
+
+def test_others_see_what_is_durable_and_not_before(row: Row) -> None:
+    row.append(3)
+    row.look()
+    assert row.seen == row.acknowledged
+    sizes = [row.disk.size(LOG)]
+    row.disk.fails["fdatasync"] = []
+    row.disk.between[row.disk.calls + 2] = row.look  # it is written, and not synced
+    row.append(2)
+    assert sorted(row.seen) == [1, 2, 3]
+    assert row.disk.size(LOG) > sizes[0]
+    assert row.close() == 5
+
+
+def row_killed_at(call: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> Row:
+    """Return a row whose writer has ended at a call of its disk."""
+    row = Row(monkeypatch, seed)
+    row.disk.short_writes = seed % 2 == 0
+    with killed_at(row, call):
+        for count in (1, 3, 1, 2):
+            row.append(count)
+            row.look()
+    return row
+
+
+@pytest.mark.parametrize("what", ["power is lost", "it is killed"])
+def test_whatever_call_a_writer_ends_at_what_it_acknowledged_is_there(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for call in range(1, 40):
+        for seed in range(12):
+            row = row_killed_at(call, seed, monkeypatch)
+            row.look()
+            if what == "power is lost":
+                row.disk.lose_power()
+            row.close()
+            row.disk.lose_power()  # what was decided stays so
+            row.close()
+
+
+@pytest.mark.parametrize("what", ["power is lost", "it is killed"])
+def test_whatever_call_a_writer_ends_at_readers_and_the_next_writer_go_on_from_there(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for call in range(1, 40):
+        for seed in range(8):
+            row = row_killed_at(call, seed, monkeypatch)
+            row.disk.end_process()
+            if what == "power is lost":
+                row.disk.lose_power()
+            row.look()
+            assert row.acknowledged.items() <= row.seen.items()
+            with killed_at(row, row.disk.calls + seed + 1):
+                row.take_over()
+                row.append(2)
+            row.disk.end_process()
+            if what == "power is lost":
+                row.disk.lose_power()
+            row.take_over()
+            row.append(1)
+            row.disk.lose_power()
+            row.close()
+
+
+def test_one_process_writes_a_row_and_the_next_is_told_which(row: Row) -> None:
+    row.append(2)
+    with pytest.raises(RowWritten) as caught:
+        row.take_over()
+    assert caught.value.holder.isdigit()
+    with pytest.raises(RowClosed):
+        FrameWriter(FOLDER, row.disk.make_folder).append([b"another's"])
+
+
+def test_what_a_failed_sync_has_lost_is_written_again_by_who_takes_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for seed in range(20):
+        row = Row(monkeypatch, seed)
+        row.append(2)
+        row.disk.fails["fdatasync"] = [OSError(errno.EIO, "Input/output error")]
+        row.disk.fails["open"] = [OSError(errno.EIO, "Input/output error")]  # nor is it closed
+        with pytest.raises(RowClosed):
+            row.append(2)
+        row.disk.end_process()
+        row.take_over()
+        row.append(1)
+        row.disk.lose_power()
+        row.close()
+
+
+def test_a_writer_that_is_closed_at_any_call_answers_nothing_that_is_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed = 0
+    for call in range(1, 40):
+        for seed in range(6):
+            row = Row(monkeypatch, seed)
+            row.disk.between[call] = row.close_too
+            try:
+                for count in (1, 3, 1, 2, 1):
+                    row.append(count)
+            except RowClosed:
+                closed += 1
+                assert row.writer.close() in row.ends
+            row.close()
+    assert closed > 100
+
+
+def test_two_that_close_a_row_at_any_call_of_each_other_get_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for call in range(1, 20):
+        row = Row(monkeypatch, call)
+        row.append(2)
+        row.disk.between[row.disk.calls + call] = row.close_too
+        assert row.close() == 2
+
+
+def test_who_was_killed_while_closing_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for call in range(1, 20):
+        for seed in range(10):
+            row = Row(monkeypatch, seed)
+            row.append(2)
+            with killed_at(row, row.disk.calls + call):
+                row.close()
+            row.disk.lose_power()
+            row.ends.clear()
+            assert row.close() == 2
+
+
+def test_wherever_the_tail_is_cut_or_flipped_the_frames_before_it_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def last_of(change: Callable[[SimulatedDisk], None]) -> int:
+        row = Row(monkeypatch, 3)
+        row.append(2)
+        row.append(1)
+        change(row.disk)
+        del row.disk.names[FOLDER]["durable"]
+        row.acknowledged.clear()  # no disk gives back what was synced: this is damage
+        return row.close()
+
+    row = Row(monkeypatch, 3)
+    row.append(2)
+    two = row.disk.size(LOG)
+    row.append(1)
+    three = row.disk.size(LOG)
+    for place in range(two, three):
+        assert last_of(partial(SimulatedDisk.cut, path=LOG, size=place)) == 2
+        assert last_of(partial(SimulatedDisk.flip, path=LOG, place=place)) == 2
+    assert last_of(lambda _: None) == 3
+
+
+def test_a_frame_that_is_damaged_is_empty_and_those_behind_it_stay_counted(row: Row) -> None:
+    row.append(3)
+    row.disk.flip(LOG, 2)
+    assert close_frames(FOLDER, row.disk.make_folder) == 3
+    assert FrameReader().read(FOLDER, [(1, 0, sys.maxsize)]) == [b""]
+
+
+def test_a_full_disk_gets_back_what_was_begun_and_the_writer_goes_on(row: Row) -> None:
+    row.append(2)
+    size = row.disk.size(LOG)
+    for _ in range(3):
+        row.disk.short_writes = True
+        row.disk.fails["pwrite"] = [OSError(errno.ENOSPC, "No space left on device")]
+        with pytest.raises(OSError, match="No space left"):
+            row.append(2)
+        assert row.disk.size(LOG) == size
+    row.append(3)
+    row.disk.lose_power()
+    assert row.close() == 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_sync_that_fails_is_never_repeated_and_ends_the_frames_before_it(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = Row(monkeypatch, seed)
+    row.append(2)
+    row.disk.fails["fdatasync"] = [OSError(errno.EIO, "Input/output error")]
+    if seed % 2:  # nor can it be said at once
+        row.disk.fails["link"] = [OSError(errno.EIO, "Input/output error")]
+    with pytest.raises(RowClosed):
+        row.append(1)
+    with pytest.raises(RowClosed):
+        row.append(1)
+    assert row.writer.close() == 2
+    assert row.disk.syncs_after_failure == 0
+    row.disk.lose_power()
+    assert row.close() == 2
+
+
+def test_files_follow_each_other_and_go_when_no_frame_of_them_is_needed(
+    row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_writer, "_FILE_BYTES", 500)
+
+    def logs() -> Sequence[str]:
+        return sorted(x for x in row.disk.names[FOLDER] if x.endswith(".log"))
+
+    for _ in range(20):
+        row.append(1)
+        row.look()
+    assert row.seen == row.acknowledged
+    assert len(logs()) > 3
+    second = int(logs()[1].removesuffix(".log"))
+    reader = FrameReader()
+    reader.drop(FOLDER, {*range(2, 21)})
+    assert reader.find(FOLDER, 1) is not None  # which was to stay
+    reader.drop(FOLDER, {*range(1, second + 1)})
+    assert reader.numbers(FOLDER) == range(second, 21)
+    assert reader.find(FOLDER, 1) is None
+    assert reader.find(FOLDER, second) is not None
+    reader.drop(FOLDER, {*range(1, 21)})
+    assert len(logs()) == 1  # it is written still
+    assert close_frames(FOLDER, row.disk.make_folder) == 20
+    reader.drop(FOLDER, {*range(1, 21)})
+    assert not logs()
+    assert not reader.numbers(FOLDER)
+
+
+def test_a_directory_that_was_replaced_acknowledges_nothing(row: Row) -> None:
+    row.append(1)
+    row.disk.names[FOLDER] = {**row.disk.names[FOLDER]}
+    del row.disk.names[FOLDER][LOG.name]
+    with pytest.raises(RowClosed):
+        row.append(1)

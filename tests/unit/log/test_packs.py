@@ -1,0 +1,109 @@
+"""Runs hold what is small of a partition: few objects, whatever partitions there are."""
+
+import pytest
+
+from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.brokers.operations import create_collection
+from changefeed.log.catalog.transitions import with_kept_from
+from changefeed.log.errors import Damaged
+from changefeed.log.format.block_format import BlockChanges
+from changefeed.log.format.pack import Place, header_bytes
+from changefeed.log.format.runs import decode_run
+from changefeed.log.maintenance import run_maker
+from changefeed.log.reading.stored_collection import StoredCollection
+from changefeed.log.stores.memory_store import MemoryStore
+from tests.support.brokers import batch, keys_of, open_ids, put
+from tests.unit.log.test_compaction import BY_HAND, P1, broker, compactor
+
+PARTS = 40
+FLUSHES = 66
+
+
+async def fill_all(core: BrokerCore) -> None:
+    """Write a record of each partition in each object."""
+    await create_collection(core.catalogs, "wide", parts=PARTS)
+    await core.catalogs.refresh()
+    await core.look_for("wide")
+    names = open_ids(core, "wide")
+    assert len(names) == PARTS
+    for n in range(1, FLUSHES + 1):
+        await put(core, "wide", *(batch(x, f"k{n}", at_us=n) for x in names))
+
+
+def compacted(store: MemoryStore) -> list[str]:
+    return [x for x in store.objects if x.startswith(("compacted/", "segments/"))]
+
+
+async def delete_what_is_in_runs(core: BrokerCore, store: MemoryStore) -> None:
+    await core.catalogs.change(lambda x: with_kept_from(x, {(1, "broker-1"): 65}))
+    for number in range(1, 65):
+        del store.objects[f"wal/00000001/broker-1/{number:012}"]
+
+
+@pytest.mark.parametrize(
+    ("parquet", "large", "objects"), [(True, 10**6, 1), (False, 1, 1), (True, 1, 2)]
+)
+async def test_many_small_partitions_become_one_object_or_share_a_segment(
+    monkeypatch: pytest.MonkeyPatch, *, parquet: bool, large: int, objects: int
+) -> None:
+    monkeypatch.setattr(run_maker, "has_parquet", lambda: parquet)
+    monkeypatch.setattr(run_maker, "LARGE", large)
+    store = MemoryStore()
+    async with broker(store, settings=BY_HAND) as core:
+        await fill_all(core)
+        assert await (await compactor(core, store)).step()
+        assert len(compacted(store)) == objects
+        last = core.readers.row(core.catalog, 1, "broker-1").runs
+        assert await last.look() == 64
+        names = open_ids(core, "wide")[:3]
+        await delete_what_is_in_runs(core, store)
+        async with broker(store, "broker-2", settings=BY_HAND) as other:
+            for name in names:
+                assert len(await keys_of(other, "wide", name)) == FLUSHES
+                before = await other.sequence_before("wide", RangeId(name), 40)
+                assert before == 39
+
+
+async def test_engines_read_what_runs_hold() -> None:
+    store = MemoryStore()
+    async with broker(store, settings=BY_HAND) as core:
+        await fill_all(core)
+        assert await (await compactor(core, store)).step()
+        await delete_what_is_in_runs(core, store)
+        name = RangeId(open_ids(core, "wide")[7])
+        stored = await StoredCollection.open(store, "wide")
+        found = await stored.part(name, 0, FLUSHES, 10**6)
+        assert isinstance(found, list)
+        keys = [
+            y.key
+            for x in found
+            for y in BlockChanges(name, x.first, x.count, x.columns).take(x.count)
+        ]
+        assert keys == [f"k{n}" for n in range(1, 65)]
+        assert await stored.sequence_before(name, 40) == 39
+
+
+@pytest.mark.parametrize("place", [20, -3])
+async def test_a_run_that_is_damaged_stops_what_it_holds_until_it_is_restored(
+    place: int,
+) -> None:
+    store = MemoryStore()
+    async with broker(store, settings=BY_HAND) as core:
+        for n in range(1, 66):
+            await put(core, "orders", batch(P1, f"k{n}", at_us=n))
+        assert await (await compactor(core, store)).step()
+        [run] = compacted(store)
+        sound = store.objects[run]
+        assert header_bytes(sound) < len(sound), "it holds records"
+        decode_run(sound, core.cluster.identity, Place(1, "broker-1", 1))
+        hurt = bytearray(sound)
+        hurt[place] ^= 1
+        store.objects[run] = bytes(hurt)
+        await delete_what_is_in_runs(core, store)
+        async with broker(store, "broker-2", settings=BY_HAND) as other:
+            with pytest.raises((RangeDamaged, Damaged)):
+                await other.read("orders", RangeId(P1), 0)
+            store.objects[run] = sound
+            assert len(await keys_of(other, "orders", P1)) == 65

@@ -1,0 +1,194 @@
+"""Rows as readers find them: seals where tables would be, and objects that were damaged."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from changefeed.feeds.feed import RangeId
+from changefeed.log.brokers.open_partition import OpenPartition
+from changefeed.log.catalog.catalog import Row
+from changefeed.log.catalog.names import flush_key
+from changefeed.log.errors import Damaged
+from changefeed.log.format.block_format import lay_out
+from changefeed.log.format.flush import FlushHeader, decode_header, encode_flush, has_table
+from changefeed.log.format.pack import Place, Records
+from changefeed.log.records import Record, encode_record
+from changefeed.log.rows.object_cache import ObjectCache
+from changefeed.log.rows.row_reader import RowReader
+from changefeed.log.stores.memory_store import MemoryStore
+from changefeed.runtime.gather import gather_or_cancel
+from tests.support.brokers import batch
+
+P1 = RangeId("e1.p01.v00-ff")
+P2 = RangeId("e1.p02.v00-ff")
+KEY = ("orders", P1)
+
+
+async def stored_row(at_us: Sequence[int], *, of_another: int = 0) -> MemoryStore:
+    """Store a row of objects with a record each, and the seal of a dead broker.
+
+    One of the objects may have its record in another partition.
+    """
+    store, objects = MemoryStore(), len(at_us)
+    partition, another = OpenPartition("orders", P1), OpenPartition("orders", P2)
+    for n in range(1, objects + 2):
+        seal = n > objects
+        header = FlushHeader(
+            cluster="c",
+            era=1,
+            broker="b",
+            incarnation="master" if seal else "b1",
+            number=n,
+            written_us=n,
+            seal=seal,
+            table=(partition.end,) if has_table(n) and not seal else None,
+        )
+        sections = []
+        if not seal:
+            here = another if n == of_another else partition
+            accepted = here.accept(batch(here.partition, f"k{n}", at_us=at_us[n - 1]))
+            sections = [here.records([accepted], n)]
+        await store.create(flush_key(1, "b", n), encode_flush(header, sections))
+    return store
+
+
+def reader_of(
+    store: MemoryStore, *, sealed_at: int | None = None, cache: ObjectCache | None = None
+) -> RowReader:
+    reader = RowReader(store, "c", 1, "b", cache or ObjectCache(10**6))
+    reader.learn(Row(broker="b", incarnation="b1", address="", sealed_at=sealed_at))
+    return reader
+
+
+async def test_a_time_is_found_where_what_is_left_has_it() -> None:
+    """Retention took the latest times, of records that came early."""
+    store = await stored_row(at_us=[900, 5, 7, 6, 8])
+    reader = reader_of(store, sealed_at=6)
+    assert await reader.sequence_before(KEY, 7, after=1) == 2
+    assert await reader.sequence_before(KEY, 9, after=1) is None
+
+
+@pytest.mark.parametrize("place", [20, -1], ids=["header", "records"])
+async def test_an_object_that_is_restored_is_read_again(place: int) -> None:
+    store = await stored_row(range(1, 4))
+    reader, key = reader_of(store, sealed_at=4), flush_key(1, "b", 2)
+    whole = store.objects[key]
+    flipped = bytearray(whole)
+    flipped[place] ^= 1
+    store.objects[key] = bytes(flipped)
+    assert [x.first for x in await reader.read(KEY, 0, 10**6)] == [1]
+    with pytest.raises(Damaged, match=r"records 2 to 2|not what was written"):
+        await reader.read(KEY, 1, 10**6)
+    store.objects[key] = whole
+    assert [x.last for x in await reader.read(KEY, 1, 10**6)] == [3]
+
+
+async def test_what_is_kept_of_a_row_is_counted_in_bytes() -> None:
+    cache = ObjectCache(40_000, 10_000)
+    reader = reader_of(await stored_row(range(1, 201)), cache=cache)
+    await reader.tail()
+    for after in range(200):
+        (block, *_) = await reader.read(KEY, after, 1)
+        assert block.first <= after + 1 <= block.last
+    assert 0 < cache.windows.bytes <= 20_000
+    assert cache.headers.bytes <= 10_000
+
+
+class SlowStore(MemoryStore):
+    """Lets others go on before it answers."""
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        await asyncio.sleep(0.1)
+        return await super().get(key, start, end)
+
+
+async def test_several_that_look_for_the_end_of_a_row_stop_at_its_seal() -> None:
+    """What its broker had on the way behind the seal was never acknowledged."""
+    store = SlowStore()
+    store.objects = (await stored_row(range(1, 7))).objects
+    late = decode_header(store.objects[flush_key(1, "b", 6)], "c", Place(1, "b", 6))
+    columns = lay_out([encode_record(Record(key="late"), 1)])
+    records = Records(KEY, 7, 7, 9, 9, columns)
+    behind = encode_flush(replace(late, number=8, sections=(), table=None), [records])
+    store.objects[flush_key(1, "b", 8)] = behind
+    reader = reader_of(store)
+    await gather_or_cancel(*(reader.tail() for _ in range(3)))
+    assert reader.known == 7
+    assert reader.sealed_at == 7
+    assert (await reader.lasts())[KEY] == 6
+
+
+async def test_what_goes_on_while_it_is_read_is_read_once() -> None:
+    """Its window has to make room meanwhile: read anew, its records lie together."""
+    store = SlowStore()
+    store.objects = (await stored_row(range(1, 5))).objects
+    reader = reader_of(store)
+    reader.known = 2
+    reading = asyncio.create_task(reader.read(KEY, 0, 10**6))
+    await asyncio.sleep(0.15)  # its table is known, and the window is on its way
+    reader.known = 4
+    async with reader._extending:
+        reader._cache.windows.drop((1, "b", 1))
+    (block,) = await reading
+    assert (block.first, block.count) == (1, len(block.columns.kinds))
+    (block,) = await reader.read(KEY, block.last, 10**6)
+    assert (block.last, block.first + block.count - 1) == (4, 4)
+
+
+async def test_records_before_and_behind_a_damaged_object_are_read() -> None:
+    """Who misses none of its records is not told of the damage; who may is."""
+    store = await stored_row(range(1, 31))
+    reader, key = reader_of(store, sealed_at=31), flush_key(1, "b", 5)
+    store.objects[key] = b"no object of a row"
+    (block,) = await reader.read(KEY, 0, 10**6)
+    assert (block.first, block.last) == (1, 4)
+    with pytest.raises(Damaged, match="records 5 to 5 are missing"):
+        await reader.read(KEY, 4, 10**6)
+    (block,) = await reader.read(KEY, 5, 10**6)
+    assert (block.first, block.last) == (6, 30)
+    assert await reader.read(KEY, 30, 10**6) == []
+    with pytest.raises(Damaged):
+        await reader.read(("orders", P2), 0, 10**6)
+
+
+async def test_a_row_ends_at_a_seal_that_lies_behind_a_damaged_object() -> None:
+    """Both are in one window. Whether the object was acknowledged, its writer has to say."""
+    store = await stored_row(range(1, 31))
+    key = flush_key(1, "b", 5)
+    whole, store.objects[key] = store.objects[key], b"no object of a row"
+    for stranger in (reader_of(store), reader_of(store)):  # the second one finds a new window
+        with pytest.raises(Damaged, match="is not what was written"):
+            await stranger.tail()
+        assert (stranger.known, stranger.sealed_at) == (4, None)
+        with pytest.raises(Damaged):
+            await stranger.read(KEY, 4, 10**6)
+    told = reader_of(store)
+    assert await told.tail(hint=5) == 31
+    assert told.sealed_at == 31
+    with pytest.raises(Damaged):  # the seal is a master's, without a table
+        await told.ends()
+    assert [x.last for x in await told.read(KEY, 5, 10**6)] == [30]
+    store.objects[key] = whole
+    assert (await stranger.tail(), stranger.sealed_at) == (31, 31)
+    assert [x.last for x in await stranger.read(KEY, 0, 10**6)] == [30]
+
+
+async def test_what_is_restored_and_goes_on_while_it_is_read_is_read_once() -> None:
+    store = SlowStore()
+    store.objects = (await stored_row(range(1, 6), of_another=2)).objects
+    key = flush_key(1, "b", 2)
+    whole, store.objects[key] = store.objects[key], b"no object of a row"
+    reader = reader_of(store)
+    reader.known = 4
+    reading = asyncio.create_task(reader.read(KEY, 0, 10**6))
+    await asyncio.sleep(0.15)  # its table is known, and the window is on its way
+    reader.learn(Row(broker="b", incarnation="b1", address="", sealed_at=6))
+    await asyncio.sleep(0.1)  # the window was damaged, and is on its way again
+    store.objects[key] = whole
+    blocks = await reading
+    assert blocks[-1].count == len(blocks[-1].columns.kinds)
+    while blocks[-1].last < 4:
+        blocks = await reader.read(KEY, blocks[-1].last, 10**6)
+        assert blocks[-1].count == len(blocks[-1].columns.kinds)
