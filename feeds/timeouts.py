@@ -1,7 +1,7 @@
 """A feed that always answers in time, or says that it did not."""
 
-from collections.abc import Awaitable, Collection, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
@@ -30,11 +30,11 @@ def bounded_feed(
     return _BoundedFeed(feed, timeout, patience or Patience(0))
 
 
-async def in_time(name: str, call: Awaitable[T], seconds: float) -> T:
+def in_time(name: str, call: Awaitable[T], seconds: float) -> Coroutine[Any, Any, T]:
     """Await a call to a feed; raise ``FeedUnavailable`` after so many seconds, or if its
     client gave it up.
     """
-    return await bounded(call, seconds, who="the feed", name=name, unavailable=FeedUnavailable)
+    return bounded(call, seconds, who="the feed", name=name, unavailable=FeedUnavailable)
 
 
 class _BoundedFeed(Feed):
@@ -82,13 +82,13 @@ class _BoundedFeed(Feed):
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
         return self._feed.sub_range(found, low, high)
 
-    async def _bounded(
+    def _bounded(
         self,
         name: str,
         call: Awaitable[T],
         *,
         of: RangeId | None = None,
         within: float | None = None,
-    ) -> T:
-        with self._patience.asking((name, of), FeedUnavailable):
-            return await in_time(name, call, self._timeout if within is None else within)
+    ) -> Coroutine[Any, Any, T]:
+        answer = in_time(name, call, self._timeout if within is None else within)
+        return self._patience.ask((name, of), answer, FeedUnavailable)

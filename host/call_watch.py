@@ -17,8 +17,7 @@ several calls at once (``observer.concurrency``) the last to begin counts.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Literal
 
 from changefeed.observers.errors import AttemptFailed
@@ -49,23 +48,22 @@ class CallWatch:
         self._look: asyncio.TimerHandle | None = None
         self._calls = 0
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Let the time of a call count within the block."""
+    def begin(self) -> None:
+        """Let the time of a call count, until it ends."""
         self._calls += 1
         self._count("call")
-        try:
-            yield
-        except AttemptFailed:
+
+    def end(self, error: BaseException | None = None) -> None:
+        """A call has returned, or has ended with an error."""
+        self._calls -= 1
+        if not self._calls:
+            self._since.pop("call", None)
+        if error is None:
+            self._over("call")
+        elif isinstance(error, AttemptFailed):  # what was cut off has not come back
             self._overdue.clear()
             if "acknowledgement" in self._since:
                 self._count("acknowledgement")
-            raise
-        finally:
-            self._calls -= 1
-            if not self._calls:
-                self._since.pop("call", None)
-        self._over("call")  # what was cut off has not come back
 
     def unacknowledged(self) -> None:
         """Let the time of what is not acknowledged count, if it does not yet."""
@@ -80,7 +78,7 @@ class CallWatch:
         if left:
             self._count("acknowledgement")
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Count nothing more: the observer is closed."""
         self._overdue.clear()
         self._since.clear()
@@ -89,12 +87,9 @@ class CallWatch:
             self._look = None
 
     def _count(self, what: Overdue) -> None:
-        self._since[what] = self._loop.time()
+        now = self._since[what] = self._loop.time()
         if self._look is None:
-            self._look_at(self._since[what] + self._longest)
-
-    def _look_at(self, due: float) -> None:
-        self._look = self._loop.call_at(due, self._look_now)
+            self._look = self._loop.call_at(now + self._longest, self._look_now)
 
     def _look_now(self) -> None:
         self._look, now = None, self._loop.time()
@@ -103,7 +98,7 @@ class CallWatch:
             self._become_overdue(what)
         ahead = [at for at in due.values() if at > now]
         if ahead:
-            self._look_at(min(ahead))
+            self._look = self._loop.call_at(min(ahead), self._look_now)
 
     def _become_overdue(self, what: Overdue) -> None:
         is_news = not self._overdue

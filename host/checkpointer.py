@@ -85,10 +85,6 @@ class Checkpointer:
         """Whether everything that was delivered is done, and stored."""
         return self._written == self._done and not self.progress.unacknowledged
 
-    def once_done(self, changes: Sequence[Change]) -> Checkpoint:
-        """Return what will be done once these are."""
-        return self.progress.once_done(changes, self.failures())
-
     def begin(self, checkpoint: Checkpoint) -> None:
         """Go on there: the lease gets it soon, as its own was of another place."""
         self.progress.begin(checkpoint)

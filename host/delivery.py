@@ -12,8 +12,7 @@ its owner.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -31,11 +30,12 @@ from changefeed.host.shared import WorkerContext
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import KeyRequest, RangeEnd
-from changefeed.observers.call import Blame
+from changefeed.observers.call import Call
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.range_observers import RangeObservers
+from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.light_event import LightEvent
 
 _LOOK = 0.25  # seconds between two looks whether the lease can be written again
@@ -167,7 +167,7 @@ class Delivery:
                     cut_off = CloseReason.LEASE_LOST if self._owned.lost else self._drain.reason
                     await observers.close(reason or cut_off or CloseReason.FAILED)
             finally:
-                self._watch.end()
+                self._watch.close()
         return reason
 
     def _at_rest(self) -> bool:
@@ -311,11 +311,11 @@ class Delivery:
 
     def restart(self) -> None:
         """Have all that is not done handed over again: no observer has any of it."""
-        self._watch.end()
+        self._watch.close()
         self._keys.restart(self._progress.open)
 
     def checkpoint_with(self, changes: Sequence[Change]) -> str:
-        return self._checkpoints.once_done(changes).text
+        return self._progress.once_done(changes, self._keys.failures()).text
 
     def acknowledge(self, changes: Sequence[Change]) -> None:
         oldest = self._progress.lowest
@@ -324,32 +324,44 @@ class Delivery:
                 self._watch.acknowledged(left=self.in_hand)
             self._moved.set()
 
-    @asynccontextmanager
-    async def in_call(
-        self, call: str, changes: Sequence[Change]
-    ) -> AsyncIterator[Blame | None]:
+    async def in_call(self, name: str, changes: Sequence[Change], call: Call) -> None:
         """Bound a call of an observer by the deadline of the drain, and count it."""
-        careful = bool(changes) and self._owned.care > 0
+        if not changes or not self._owned.care:
+            await self._counted(name, changes, call(None))
+            return
         how = self._owned, self._drain, self._checkpoints
-        alone = self._shared.care.alone(changes[0], *how) if careful else nullcontext()
-        tracing = self._shared.tracing if changes else None
-        async with alone as blamed:
-            began = self._clock()
-            try:
-                with self._watch.watching(), self._meter.observing(len(changes)):
-                    async with self._drain.bounded():
-                        with tracing.batch(self, changes) if tracing else nullcontext():
-                            yield blamed
-            except TimeoutError as error:
-                if not self._drain.overdue:
-                    raise
-                reason = f"{call} did not end in time for the handoff"
+        async with self._shared.care.alone(changes[0], *how) as blame:
+            await self._counted(name, changes, call(blame))
+
+    async def _counted(
+        self, name: str, changes: Sequence[Change], call: Awaitable[None]
+    ) -> None:
+        if changes and self._shared.tracing is not None:
+            call = self._traced(self._shared.tracing, changes, call)
+        began = self._clock()
+        self._watch.begin()
+        self._meter.count(1)
+        try:
+            await self._drain.bounded(call)
+        except BaseException as error:
+            self._watch.end(error)
+            self._meter.count(-1)
+            if isinstance(error, TimeoutError) and self._drain.overdue:
+                reason = f"{name} did not end in time for the handoff"
                 raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
-            if call == "process":
-                if self._settings.observer.checkpoint == "manual" and self.in_hand:
-                    self._watch.unacknowledged()
-                took = self._clock() - began
-                self._events.batch(self._owned.range_id, len(changes), took)
+            raise
+        self._watch.end()
+        self._meter.count(-1, done=len(changes))
+        if name == "process":
+            if self._settings.observer.checkpoint == "manual" and self.in_hand:
+                self._watch.unacknowledged()
+            self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
+
+    async def _traced(
+        self, tracing: BatchTracing, changes: Sequence[Change], call: Awaitable[None]
+    ) -> None:
+        with tracing.batch(self, changes):
+            await call
 
     async def _until_written_again(self) -> None:
         """Wait while the lease cannot be written: its owner ends, or the store is back."""

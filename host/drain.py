@@ -1,7 +1,7 @@
 """Whether a worker winds down, and by when what is in hand must have ended."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 
 from changefeed.observers.observer import CloseReason
@@ -60,12 +60,11 @@ class Drain:
                 finally:
                     self._waiting.discard(wait)
 
-    @asynccontextmanager
-    async def bounded(self) -> AsyncIterator[None]:
-        """Raise ``TimeoutError`` in the block at the deadline, also one that is set later."""
-        async with asyncio.timeout_at(self.deadline) as call:
-            self._in_hand.add(call)
+    async def bounded(self, call: Awaitable[None]) -> None:
+        """Await a call; raise ``TimeoutError`` at the deadline, also one that is set later."""
+        async with asyncio.timeout_at(self.deadline) as end:
+            self._in_hand.add(end)
             try:
-                yield
+                await call
             finally:
-                self._in_hand.discard(call)
+                self._in_hand.discard(end)

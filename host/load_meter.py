@@ -13,8 +13,7 @@ Limits: a call that waits long for a lock of the observer looks as busy as the c
 it. On a feed that counts no lags, a range needs what it gets.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from math import exp
 
 from changefeed.leases.lease import Lease
@@ -68,17 +67,16 @@ class LoadMeter:
         self._busy = 0.0
         self._arrivals = _Arrivals(clock)
 
-    @contextmanager
-    def observing(self, changes: int = 0) -> Iterator[None]:
-        """Count the time of a call of the observer, while it runs as well, and the changes that
-        are done when it returns.
+    def count(self, more: int = 0, *, done: int = 0) -> None:
+        """Count the time of calls of the observer up to now. So many more are under way, or
+        fewer; so many changes are done.
         """
-        self._count(1)
-        try:
-            yield
-            self._arrivals.done += changes
-        finally:
-            self._count(-1)
+        now = self._shared.now(more)
+        assert now >= self._counted_to, f"counted to {self._counted_to}, and it is {now}"
+        self._busy += self._calls * (now - self._counted_to)
+        self._counted_to = now
+        self._calls += more
+        self._arrivals.done += done
 
     def has_read(self, seconds: float, *, changes: int, limit: int) -> None:
         """Count a read that took so long, for a page of ``limit`` changes at most."""
@@ -99,7 +97,7 @@ class LoadMeter:
         return lease.with_load(load, cooling=cooling)
 
     def _measure(self) -> None:
-        self._count()
+        self.count()
         span = self._clock() - self._since
         if span < _MIN_SPAN:
             return
@@ -107,13 +105,6 @@ class LoadMeter:
         before = load if self._load is None else self._load
         self._load = _smoothed(before, load, span)
         self._since, self._busy = self._since + span, 0.0
-
-    def _count(self, more: int = 0) -> None:
-        now = self._shared.now(more)
-        assert now >= self._counted_to, f"counted to {self._counted_to}, and it is {now}"
-        self._busy += self._calls * (now - self._counted_to)
-        self._counted_to = now
-        self._calls += more
 
 
 class _Arrivals:

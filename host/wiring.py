@@ -199,8 +199,9 @@ async def wire_host(
             unavailable: Callable[[str], Exception],
         ) -> Opened:
             async def attempt() -> Opened:
-                with _warning_if_slow(name, events), patience.asking(name, unavailable):
-                    return await stack.enter_async_context(make())
+                with _warning_if_slow(name, events):
+                    opening = stack.enter_async_context(make())
+                    return await patience.ask(name, opening, unavailable)
 
             return await retrier.call(name, attempt)
 

@@ -35,10 +35,9 @@ the event loop stops the clock of its time limit, too.
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.error_text import kind_of, text_of
@@ -61,6 +60,9 @@ class Blame(NamedTuple):
     reason: str
 
 
+Call: TypeAlias = Callable[[Blame | None], Awaitable[None]]
+
+
 class RangeContext(Protocol):
     """Who reads the range of some observers: what they are told of it, whether they may be
     called, and what is done.
@@ -76,11 +78,9 @@ class RangeContext(Protocol):
         """Raise what ends the calls if nothing may be delivered any more."""
         ...
 
-    def in_call(
-        self, call: str, changes: Sequence[Change]
-    ) -> AbstractAsyncContextManager[Blame | None]:
-        """Surround a call of an observer; yield why a change that comes alone is not to be
-        given to it.
+    async def in_call(self, name: str, changes: Sequence[Change], call: Call) -> None:
+        """Make a call of an observer, with why a change that comes alone is not to be given
+        to it.
         """
         ...
 
@@ -161,8 +161,11 @@ class CalledObserver:
 async def _call(name: str, context: Context, code: _Code, seconds: float | None) -> Any:
     caller = asyncio.current_task()
     assert caller is not None, "a coroutine is awaited in a task"
-    requests, began = caller.cancelling(), asyncio.get_running_loop().time()
-    task = _begin(_contained(code))
+    loop, requests = asyncio.get_running_loop(), caller.cancelling()
+    began = loop.time()
+    # At once where Python can, so that what never waits costs no turn.
+    eager: Any = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+    task = asyncio.Task(_contained(code), loop=loop, **eager)
     try:
         if not task.done():
             await asyncio.wait((task,), timeout=seconds)
@@ -180,13 +183,6 @@ async def _call(name: str, context: Context, code: _Code, seconds: float | None)
         return task.result()
     except asyncio.CancelledError as error:
         raise _raised(error) from error
-
-
-def _begin(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-    """Start a task: at once where Python can, so that what never waits costs no turn."""
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
-    return asyncio.create_task(work)
 
 
 async def _end(

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from math import inf
 from typing import Any
@@ -83,12 +84,14 @@ class RangeObservers:
         for tries in count(1):
             self._runners = self._runners or self.make()
             try:
-                async with self.context.in_call("open", ()):
-                    await _all_of(self._open(x) for x in self._runners if not x.is_open)
+                await self.context.in_call("open", (), self._open_all)
             except AttemptFailed as error:
                 await self._rest(tries, error)
             else:
                 return
+
+    async def _open_all(self, _: object) -> None:
+        await _all_of(self._open(x) for x in self._runners if not x.is_open)
 
     async def _open(self, runner: Runner) -> None:
         begins = await runner.observer.open(runner.context)
@@ -144,7 +147,8 @@ class RangeObservers:
 
     @property
     def are_busy(self) -> bool:
-        return any(x.call is not None for x in self._runners)
+        several = len(self._runners) > 1  # one alone is waited for
+        return several and any(x.call is not None for x in self._runners)
 
     async def give(self) -> bool:
         """Hand over what may be handed over now, and return whether there was anything. One
@@ -206,13 +210,8 @@ class RangeObservers:
                 return
         runner.context.give(changes)
         try:
-            async with self.context.in_call("process", changes) as blame:
-                given = await self._without_what_is_aside(runner, changes, blame)
-                if given:
-                    await runner.observer.process(runner.context, given)
-                if not self.manual:
-                    self.context.returned(changes)
-                    runner.context.forget(changes)
+            call = partial(self._process, runner, changes)
+            await self.context.in_call("process", changes, call)
         except AttemptFailed as error:
             runner.context.forget(changes)
             try:
@@ -224,29 +223,43 @@ class RangeObservers:
         if batch.again:  # else none of its keys has waited
             self._tell_what_waits()
 
+    async def _process(
+        self, runner: Runner, changes: Sequence[Change], blame: Blame | None
+    ) -> None:
+        given = changes
+        aside = changes if blame else [x for x in changes if x.unreadable is not None]
+        if aside:
+            await self._put_all_aside(runner, changes, aside, blame)
+            given = [] if blame else [x for x in changes if x.unreadable is None]
+        if given:
+            await runner.observer.process(runner.context, given)
+        if not self.manual:
+            self.context.returned(changes)
+            runner.context.forget(changes)
+
     def _tell_what_waits(self) -> None:
         waiting, outage = self.keys.waiting.values(), self.keys.judge.outage is not None
         self.events.keys_wait(self.context.range.id, waiting, outage=outage)
 
-    async def _without_what_is_aside(
-        self, runner: Runner, changes: Sequence[Change], blame: Blame | None
-    ) -> Sequence[Change]:
-        """Put aside what no observer is to be given: what the feed could not read, and what
-        has killed its process again and again. Return the others.
+    async def _put_all_aside(
+        self,
+        runner: Runner,
+        changes: Sequence[Change],
+        aside: Sequence[Change],
+        blame: Blame | None,
+    ) -> None:
+        """Put aside what of some changes no observer is to be given: what the feed could not
+        read, and what has killed its process again and again.
 
         Without dead letters the range is refused at the first, once those before it are done,
         as no attempt will help.
         """
-        found = changes if blame else [x for x in changes if x.unreadable is not None]
-        if not found:  # the usual case
-            return changes
-        for change in found:
+        for change in aside:
             if self.letter_writer is None:
                 raise await self._refusal(runner, changes, change, blame)
             self.context.check()
             failure, attempts = _why_aside(change, blame)
             await self._set_aside(self.letter_writer, runner, change, failure, attempts)
-        return [] if blame else [x for x in changes if x.unreadable is None]
 
     async def _refusal(
         self, runner: Runner, changes: Sequence[Change], at: Change, blame: Blame | None
@@ -291,10 +304,8 @@ class RangeObservers:
                 raise out_of_memory(self.context.range.id, describe(error)) from error
             raise self._failure(change, why.tries, error) from error
         try:
-            async with self.context.in_call("put aside", [change]):
-                await self._set_aside(
-                    self.letter_writer, runner, change, failure_of(error), why.tries
-                )
+            how = self.letter_writer, runner, change, failure_of(error), why.tries
+            await self.context.in_call("put aside", [change], lambda _: self._set_aside(*how))
         except AttemptFailed as failed:
             self.keys.put_back(change)
             self._report(why, failed)

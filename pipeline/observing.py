@@ -25,12 +25,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from random import Random
@@ -42,6 +37,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 from changefeed.leases.checkpoint import Checkpoint, covers
+from changefeed.observers.call import Call
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.failure_log import FailureLog
@@ -216,12 +212,10 @@ class TaskRange:
     def returned(self, changes: Sequence[Change]) -> None:
         self.acknowledge(changes)
 
-    def in_call(
-        self, call: str, changes: Sequence[Change]
-    ) -> AbstractAsyncContextManager[None]:
+    async def in_call(self, name: str, changes: Sequence[Change], call: Call) -> None:
         """Bound nothing: Spark ends tasks."""
-        del call, changes
-        return nullcontext()
+        del name, changes
+        await call(None)
 
 
 def _without(

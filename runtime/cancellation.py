@@ -11,7 +11,8 @@ returns. What ends so has failed, and says so.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Generic, Self, TypeVar
+from types import coroutine
+from typing import Any, Self, TypeVar
 
 from changefeed.runtime.errors import Failure
 
@@ -71,41 +72,34 @@ async def in_time(
     What is answered from memory waits for nothing and cannot be late, so it has no timer.
     """
     assert seconds > 0, f"{name} has no time to be answered"
+    steps = call.__await__()
     try:
-        begun = _Begun(call)
-        if begun.answered:
-            return begun.answer
+        try:
+            waits_for = next(steps)
+        except StopIteration as ended:
+            answer: T = ended.value
+            return answer
+        except asyncio.CancelledError as error:  # nobody else has run meanwhile
+            raise UnexpectedCancellation(_BY_THE_CALL) from error
         async with asyncio.timeout(seconds):
-            return await keep_cancellation(begun)
+            return await keep_cancellation(_going_on(steps, waits_for))
     except TimeoutError as error:
         raise unavailable(f"{who} did not answer {name} within {seconds:g} s") from error
     except UnexpectedCancellation as error:
         raise unavailable(f"the client of {who} gave {name} up by itself") from error
 
 
-class _Begun(Generic[T]):
-    """A call that has run as far as it comes without waiting. Await it for the rest."""
-
-    answer: T
-
-    def __init__(self, call: Awaitable[T]) -> None:
-        self._steps = call.__await__()
-        self.answered = False
+@coroutine
+def _going_on(steps: Generator[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    """Go on with a call that has begun, and waits."""
+    while True:
         try:
-            self._waits_for = next(self._steps)
-        except StopIteration as ended:
-            self.answered, self.answer = True, ended.value
-        except asyncio.CancelledError as error:  # nobody else has run meanwhile
-            raise UnexpectedCancellation(_BY_THE_CALL) from error
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        try:
-            yield self._waits_for
+            yield waits_for
         except BaseException as error:  # noqa: BLE001 - thrown into us, and meant for the call
             try:
-                self._waits_for = self._steps.throw(error)
+                waits_for = steps.throw(error)
             except StopIteration as ended:
                 answer: T = ended.value
                 return answer
-            return (yield from self.__await__())
-        return (yield from self._steps)
+        else:
+            return (yield from steps)

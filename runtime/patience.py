@@ -8,13 +8,13 @@ is told to a person.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from changefeed.runtime.errors import UserError
 
+T = TypeVar("T")
 _SILENCE: Final = 60.0
 
 
@@ -37,19 +37,19 @@ class Patience:
         self._seconds = seconds
         self._refusals: dict[Hashable, _Refusals] = {}
 
-    @contextmanager
-    def asking(
-        self, question: Hashable, unavailable: Callable[[str], Exception]
-    ) -> Iterator[None]:
-        """Raise ``unavailable(text)`` in the place of a refusal that may pass."""
+    async def ask(
+        self, question: Hashable, call: Awaitable[T], unavailable: Callable[[str], Exception]
+    ) -> T:
+        """Await a call; raise ``unavailable(text)`` in the place of a refusal that may pass."""
         asked = asyncio.get_running_loop().time()
         try:
-            yield
+            answer = await call
         except UserError as refusal:
             if refusal.may_pass and not self._has_lasted(question, asked):
                 raise unavailable(str(refusal)) from refusal
             raise
         self._refusals.pop(question, None)
+        return answer
 
     def _has_lasted(self, question: Hashable, asked: float) -> bool:
         now = asyncio.get_running_loop().time()

@@ -90,14 +90,10 @@ class StoreCalls:
         bounds = self._bounds
         bounds.on_call(name)
         try:
-            with bounds.patience.asking(name, StoreUnavailable):
-                answer = await in_time(
-                    call,
-                    bounds.timeout,
-                    who="the store",
-                    name=name,
-                    unavailable=StoreUnavailable,
-                )
+            asked = in_time(
+                call, bounds.timeout, who="the store", name=name, unavailable=StoreUnavailable
+            )
+            answer = await bounds.patience.ask(name, asked, StoreUnavailable)
         except StoreUnavailable as error:
             if of_leases:
                 self._failed(error)

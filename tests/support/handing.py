@@ -1,8 +1,8 @@
 """The observers of one range without a host: what they are handed, and what becomes of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
@@ -10,6 +10,7 @@ from changefeed.feeds.feed import Change, Position
 from changefeed.host.progress import Progress
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.checkpoint import Checkpoint
+from changefeed.observers.call import Call
 from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
 from changefeed.observers.failure_log import FailureLog
@@ -142,9 +143,8 @@ class Handing:
     def checkpoint_with(self, changes: Sequence[Change]) -> str:
         return self._progress.once_done(changes, self.keys.failures()).text
 
-    @asynccontextmanager
-    async def in_call(self, call: str, changes: Sequence[Change]) -> AsyncIterator[None]:
-        del call
+    async def in_call(self, name: str, changes: Sequence[Change], call: Call) -> None:
+        del name
         tracing = self._tracing if changes else None
         with tracing.batch(self, changes) if tracing else nullcontext():
-            yield
+            await call(None)

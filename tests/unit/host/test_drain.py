@@ -82,11 +82,7 @@ async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take()
 async def test_a_drain_that_had_no_deadline_gets_one_later() -> None:
     drain = Drain()
 
-    async def in_hand() -> None:
-        async with drain.bounded():
-            await asyncio.sleep(100)
-
-    call = asyncio.create_task(in_hand())
+    call = asyncio.create_task(drain.bounded(asyncio.sleep(100)))
     drain.begin(CloseReason.STOPPING, within=None)
     await asyncio.sleep(1)
     began = now()

@@ -1,5 +1,7 @@
 """How busy a range keeps its owner, in virtual seconds."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -25,9 +27,16 @@ def metered(lease: Lease, time: Time, shared: SharedTime | None = None) -> LoadM
     return LoadMeter(lease, cooldown=60, clock=time, shared=shared or SharedTime(time))
 
 
+@contextmanager
+def in_call(meter: LoadMeter, changes: int = 0) -> Iterator[None]:
+    meter.count(1)
+    yield
+    meter.count(-1, done=changes)
+
+
 def busy_for(meter: LoadMeter, time: Time, busy: float, of: float) -> Lease:
     """Spend a while, a part of it in a call; return the lease that is written then."""
-    with meter.observing():
+    with in_call(meter):
         time.now += busy
     time.now += of - busy
     return meter.written_to(OWNED)
@@ -36,7 +45,7 @@ def busy_for(meter: LoadMeter, time: Time, busy: float, of: float) -> Lease:
 def test_a_call_counts_while_it_runs() -> None:
     time = Time()
     meter = metered(OWNED, time)
-    with meter.observing():
+    with in_call(meter):
         time.now += 10
         assert meter.written_to(OWNED).load == 1.0
     time.now += 1000
@@ -47,9 +56,9 @@ def test_calls_that_a_host_has_under_way_at_once_share_the_time() -> None:
     time = Time()
     shared = SharedTime(time)
     alone, beside = metered(OWNED, time, shared), metered(OWNED, time, shared)
-    with alone.observing():
+    with in_call(alone):
         time.now += 4
-        with beside.observing():
+        with in_call(beside):
             time.now += 4
     time.now += 2
     assert alone.written_to(OWNED).load == 0.6
@@ -61,7 +70,7 @@ def test_a_range_that_falls_behind_needs_what_would_keep_it_up() -> None:
     meter = metered(OWNED, time)
     meter.is_behind(1000)
     for behind in (3000, 5000):
-        with meter.observing(changes=1000):
+        with in_call(meter, 1000):
             time.now += 10
         meter.is_behind(behind)
     assert meter.written_to(OWNED).load == 3.0
@@ -71,7 +80,7 @@ def test_a_range_that_catches_up_needs_all_that_it_gets() -> None:
     time = Time()
     meter = metered(OWNED, time)
     meter.is_behind(1000)
-    with meter.observing(changes=1000):
+    with in_call(meter, 1000):
         time.now += 10
     meter.is_behind(250)
     assert meter.written_to(OWNED).load == 1.0
@@ -81,7 +90,7 @@ def test_what_nothing_was_done_of_needs_the_time_that_it_takes() -> None:
     time = Time()
     meter = metered(OWNED, time)
     meter.is_behind(10)
-    with meter.observing(changes=1):
+    with in_call(meter, 1):
         time.now += 10
         meter.is_behind(90)
         assert meter.written_to(OWNED).load == 1.0

@@ -69,6 +69,8 @@ async def test_what_waits_for_nothing_has_no_timer_and_is_given_up_by_itself_all
             await timed(at_once(ConnectionError("lost")))
         with pytest.raises(StoreUnavailable, match="gave x up by itself"):
             await timed(at_once(asyncio.CancelledError()))
+        with pytest.raises(StoreUnavailable, match="did not answer x"):
+            await timed(at_once(TimeoutError()))
 
 
 async def test_what_waits_is_told_of_its_end_each_time_and_answers_as_it_would() -> None:
