@@ -28,8 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def alone(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh virtual environment with nothing of ours but the emulator."""
     home = tmp_path_factory.mktemp("environment")
-    wheels.environment(home)
-    wheels.install(home, wheel)
+    wheels.environment(home, wheel)
     return home
 
 
@@ -60,8 +59,7 @@ def test_our_command_serves_with_it_and_says_what_is_missing_without_it(
     wheel: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "environment"
-    wheels.environment(home)
-    wheels.install(home, wheels.ours(".whl", tmp_path / "dist", "wheel"))
+    wheels.environment(home, wheels.ours(".whl", tmp_path / "dist", "wheel"))
     command = home / "bin/changefeed"
     refused = ended(command, "emulator", "--port=0", cwd=tmp_path, env=wheels.alone())
     assert refused.returncode == 2
@@ -74,8 +72,7 @@ def test_our_command_serves_with_it_and_says_what_is_missing_without_it(
 
 def test_the_sdist_installs_the_same_files(alone: Path, tmp_path: Path) -> None:
     home = tmp_path / "environment"
-    wheels.environment(home)
-    wheels.install(home, wheels.ours(".tar.gz", tmp_path / "dist", "sdist", EMULATOR))
+    wheels.environment(home, wheels.ours(".tar.gz", tmp_path / "dist", "sdist", EMULATOR))
     ignored = {"direct_url.json", "RECORD"}  # say which file was installed
     found, wanted = (
         {y for y in wheels.files(x) if Path(y).name not in ignored} for x in (home, alone)

@@ -58,12 +58,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def place(made: Path, tmp_path: Path) -> Path:
-    """A folder with a log of 100 changes in 4 ranges, for this test alone."""
-    return Path(shutil.copytree(made, tmp_path / "place"))
-
-
 async def until_all_is_read(host: Running, place: Path) -> None:
     await host.says('"event": "lease.acquired"', times=4)
     await host.reaches(lambda: sum(positions(place)) == 100)

@@ -1,7 +1,6 @@
 """A host that pushes what it knows to a receiver of OTLP, which may be in trouble."""
 
 import json
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -50,12 +49,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     (folder / "orders.py").write_text(ORDERS)
     return folder
-
-
-@pytest.fixture
-def place(made: Path, tmp_path: Path) -> Path:
-    """A folder with a log of 40 changes of four traces, in two ranges, for this test alone."""
-    return Path(shutil.copytree(made, tmp_path / "place"))
 
 
 @pytest.fixture

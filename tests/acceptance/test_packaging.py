@@ -47,8 +47,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh virtual environment with the wheel."""
     home = tmp_path_factory.mktemp("environment")
-    wheels.environment(home)
-    wheels.install(home, wheel)
+    wheels.environment(home, wheel)
     return home
 
 
@@ -165,8 +164,7 @@ def test_the_sdist_installs_the_same_files_as_the_wheel(
     environment: Path, sdist: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "environment"
-    wheels.environment(home)
-    wheels.install(home, sdist)
+    wheels.environment(home, sdist)
     works(home, tmp_path)
     ignored = {"direct_url.json", "RECORD"}  # say which file was installed
     found = {x for x in wheels.files(home) if Path(x).name not in ignored}

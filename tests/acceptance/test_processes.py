@@ -1,7 +1,6 @@
 """``changefeed run --processes`` as users run it, and one of its processes is killed."""
 
 import os
-import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -20,12 +19,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     a_log_of(100, folder, parts=6)
     return folder
-
-
-@pytest.fixture
-def place(made: Path, tmp_path: Path) -> Path:
-    """A folder with a log of 6 ranges, for this test alone."""
-    return Path(shutil.copytree(made, tmp_path / "place"))
 
 
 def owned(hosts: Running) -> dict[str, int]:

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 from functools import partial
@@ -30,12 +29,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     a_log_of(1000, folder)
     return folder
-
-
-@pytest.fixture
-def place(made: Path, tmp_path: Path) -> Path:
-    """A folder with a log of 1,000 changes in 4 ranges, for this test alone."""
-    return Path(shutil.copytree(made, tmp_path / "place"))
 
 
 async def test_sigterm_releases_the_leases_and_keeps_their_continuations(place: Path) -> None:

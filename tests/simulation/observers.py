@@ -15,6 +15,7 @@ from changefeed.observers.dead_letters.letter import DeadLetter
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
 from changefeed.observers.error_text import kind_of
 from changefeed.observers.observer import CloseReason, Context
+from tests.support.observers import cancelled_by_itself
 
 from .checkers import Call
 from .probes import Probe
@@ -34,14 +35,6 @@ class Unspeakable(Exception):
 
 class Panic(BaseException):
     """As extensions in Rust raise it: no ``Exception``."""
-
-
-def cancelled_by_itself() -> BaseException:
-    """Cancel the task that the observer is called in, and return what comes of that."""
-    task = asyncio.current_task()
-    assert task is not None
-    task.cancel()
-    return asyncio.CancelledError()
 
 
 ERRORS: Final[Sequence[Callable[[], BaseException]]] = (

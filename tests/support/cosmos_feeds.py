@@ -1,7 +1,8 @@
 """A Cosmos DB container in an emulator in this process, its feed, and who changes both."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from changefeed.testing.feed_harness import FeedAbility
 from cosmos_emulator.testing import running
 from emulator.tests.by_hand import DOCS, Hand
 from tests.support.four_methods import FourMethods
+from tests.support.processes import PATIENCE
 
 THROUGHPUT_OF_A_RANGE = 6_000
 _UPSERT = {"x-ms-documentdb-is-upsert": "True"}
@@ -150,3 +152,24 @@ def let_watch(monkeypatch: pytest.MonkeyPatch, how: str) -> dict[str, Any]:
     if how == "broken":
         monkeypatch.setenv("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "True")
     return {"availability_strategy": how == "hedged"}
+
+
+class Seen:
+    """The steps of items that observers were given, by key, in order."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self.steps: dict[str, list[int]] = {x: [] for x in keys}
+        self._more = asyncio.Condition()
+
+    async def see(self, changes: Sequence[Change]) -> None:
+        for x in changes:
+            self.steps[x.key].append(x.value()["step"])
+        async with self._more:
+            self._more.notify_all()
+
+    async def reach(self, step: int) -> None:
+        """Wait until every key has got so far."""
+        async with asyncio.timeout(PATIENCE), self._more:
+            await self._more.wait_for(
+                lambda: all(x and x[-1] >= step for x in self.steps.values())
+            )

@@ -15,6 +15,11 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+def wall() -> float:
+    """Return the wall-clock time of a fleet in virtual time."""
+    return 1_700_000_000.0 + now()
+
+
 def start(fleet: Fleet, names: Iterable[str]) -> None:
     """Start a host of each name."""
     for name in names:

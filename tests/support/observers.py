@@ -1,4 +1,6 @@
-"""Parts of observers under test: one that has nothing to open or close, and a gate."""
+"""Parts of observers under test: one that has nothing to open or close, a gate, an end."""
+
+import asyncio
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.errors import LeaseLost
@@ -33,3 +35,11 @@ class Gate:
 
     async def flush(self) -> None:
         """Have nothing to wait for."""
+
+
+def cancelled_by_itself() -> BaseException:
+    """Cancel the task that the observer is called in, and return what comes of that."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    return asyncio.CancelledError()

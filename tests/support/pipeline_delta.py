@@ -5,7 +5,6 @@ time; then older changes are merged once more. The other reads all at once, and 
 The jars come as JSON on standard input.
 """
 
-import asyncio
 import json
 import sys
 from collections.abc import Sequence
@@ -18,14 +17,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from changefeed.feeds.feed import Operation
-from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.records import Record
 from changefeed.pipeline.session import spark_session
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.latest import MERGE
 from changefeed.pipeline.tables.merge import has_delta, merge_in_spark
 from changefeed.pipeline.tables.queries import TableQueries
-from tests.support.pipeline_feeds import a_log
+from tests.support.pipeline_feeds import a_log, append_records
 from tests.support.spark_queries import run_to_end
 
 if TYPE_CHECKING:
@@ -87,11 +85,6 @@ def kept(spark: "SparkSession", wanted: PipelineSettings) -> None:
         run_to_end(start)
 
 
-async def append(path: Path, records: Sequence[Record]) -> None:
-    async with EventLogWriter.open(path) as writer:
-        await writer.append(records)
-
-
 def write_down(spark: "SparkSession", wanted: PipelineSettings, name: str) -> None:
     """Write what Spark's own Delta reads of a table to ``read``, beside its directory."""
     rows = spark.read.format("delta").load(wanted.table(name)).toArrow()
@@ -105,7 +98,7 @@ def main(home: Path, jars: Sequence[str]) -> None:
     without = patch("changefeed.pipeline.tables.merge.has_delta", return_value=False)
     with spark_session("delta", {**_CONF, "spark.jars": ",".join(jars)}) as spark:
         for number, records in enumerate(rounds()):
-            asyncio.run(append(home / "log", records))
+            append_records(home / "log", records)
             with without if number == 1 else nullcontext():
                 kept(spark, settings(home, "spark"))
         latest = settings(home, "spark").table("latest")

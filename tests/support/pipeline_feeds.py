@@ -12,7 +12,7 @@ from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.feeds.raw_pages import Rows
 from changefeed.log.directory.directory import create_log
-from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.directory.writer import compact_log
 from changefeed.log.format.block_format import Columns
 from changefeed.log.records import Record
 from changefeed.pipeline.source.addresses import open_access
@@ -20,6 +20,7 @@ from changefeed.pipeline.source.feed_reader import FeedAccess
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset, plan_slices
 from changefeed.pipeline.source.reader import Access, Block, Slice
+from tests.support import make
 
 Name = tuple[RangeId, int]
 
@@ -57,10 +58,13 @@ def append_bodies(path: Path, key: str, *bodies: bytes) -> None:
     append_records(path, [Record(key=key, body=x) for x in bodies])
 
 
-def append_records(path: Path, records: Sequence[Record]) -> None:
+def append_records(path: Path, records: Sequence[Record], *, seal: bool = False) -> None:
+    """Append to a log; ``seal``: and compact all that it has."""
+
     async def write() -> None:
-        async with EventLogWriter.open(path) as writer:
-            await writer.append(records)
+        await make.append(path, records)
+        if seal:
+            await compact_log(path)
 
     asyncio.run(write())
 

@@ -45,12 +45,14 @@ def build(source: Path, into: Path, kind: str = "wheel") -> Path:
     return made
 
 
-def environment(home: Path) -> Path:
-    """Make a virtual environment that has our dependencies, but not us; return its Python."""
+def environment(home: Path, *what: Path) -> Path:
+    """Make a virtual environment of our dependencies and ``what``; return its Python."""
     run(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
     # Named in a .pth file, the other environment's own .pth files, which lead to the
     # sources, are not read.
     (packages(home) / "dependencies.pth").write_text(DEPENDENCIES)
+    if what:
+        install(home, *what)
     return home / "bin/python"
 
 

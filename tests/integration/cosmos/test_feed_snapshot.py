@@ -16,8 +16,8 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
 )
-from tests.integration.cosmos.test_feed_under_host import Seen, running_host, settings
-from tests.support.cosmos_feeds import CosmosWorld
+from tests.integration.cosmos.test_feed_under_host import running_host, settings
+from tests.support.cosmos_feeds import CosmosWorld, Seen
 from tests.support.cosmos_history import Found, History, told
 from tests.support.looking import until
 from tests.support.processes import PATIENCE
@@ -110,7 +110,7 @@ class Told(Seen):
     """What observers were given, of whatever items."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(())
         self.found: list[Found] = []
 
     async def see(self, changes: Sequence[Change]) -> None:

@@ -1,13 +1,12 @@
 """A host over a Cosmos DB feed, in real seconds: splits with it, and without it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from changefeed.feeds.feed import Change
 from changefeed.host.settings import (
     FeedSettings,
     HostSettings,
@@ -18,31 +17,10 @@ from changefeed.host.settings import (
 from changefeed.host.wiring import open_host
 from changefeed.observers.adapters import adapt
 from changefeed.runtime.errors import StoreRefused
-from tests.support.cosmos_feeds import CosmosWorld
+from tests.support.cosmos_feeds import CosmosWorld, Seen
 from tests.support.processes import PATIENCE
 
 KEYS = [f"key-{n}" for n in range(12)]
-
-
-class Seen:
-    """What observers were given, by key, in order."""
-
-    def __init__(self) -> None:
-        self.steps: dict[str, list[int]] = {x: [] for x in KEYS}
-        self._more = asyncio.Condition()
-
-    async def see(self, changes: Sequence[Change]) -> None:
-        for x in changes:
-            self.steps[x.key].append(x.value()["step"])
-        async with self._more:
-            self._more.notify_all()
-
-    async def reach(self, step: int) -> None:
-        """Wait until every key has got so far."""
-        async with asyncio.timeout(PATIENCE), self._more:
-            await self._more.wait_for(
-                lambda: all(x and x[-1] >= step for x in self.steps.values())
-            )
 
 
 def in_file(path: Path) -> LeaseSettings:
@@ -85,7 +63,7 @@ async def write(world: CosmosWorld, step: int) -> None:
 async def test_a_host_reads_halves_on_after_a_merge_with_it_and_without_it(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
-    config, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen()
+    config, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen(KEYS)
     low, high = await world.by_hand.split(range="0")
     lowest, lower = await world.by_hand.split(range=low["id"])
     await write(world, 0)
@@ -121,7 +99,7 @@ def settings_with_leases_in_cosmos(world: CosmosWorld, tmp_path: Path) -> Settin
 async def test_a_container_that_was_recreated_while_no_host_ran_is_not_read_from_old_positions(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
-    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen()
+    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen(KEYS)
     await write(world, 0)
     async with running_host(config, seen):
         await seen.reach(0)
@@ -138,7 +116,7 @@ async def test_a_container_that_was_recreated_while_no_host_ran_is_not_read_from
 async def test_a_refusal_in_passing_ends_no_host_and_pauses_no_range(
     world: CosmosWorld, tmp_path: Path, status: int
 ) -> None:
-    seen = Seen()
+    seen = Seen(KEYS)
     await write(world, 0)
     async with running_host(settings(world, tmp_path / "leases.db"), seen):
         await seen.reach(0)
@@ -153,7 +131,7 @@ async def test_a_dotnet_host_beside_a_first_host_need_not_wait_for_its_leases(
 ) -> None:
     config = settings_with_leases_in_cosmos(world, tmp_path)
     slow = config.leases.with_timing(balance_interval=60.0)
-    async with running_host(config.model_copy(update={"leases": slow}), Seen()):
+    async with running_host(config.model_copy(update={"leases": slow}), Seen(KEYS)):
         found: set[str] = set()
         async with asyncio.timeout(PATIENCE):
             while not any(".." in x for x in found):
@@ -169,7 +147,7 @@ async def test_a_dotnet_host_beside_a_first_host_need_not_wait_for_its_leases(
 async def test_a_lease_container_that_is_deleted_and_made_again_under_a_host_is_filled_again(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
-    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen()
+    config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen(KEYS)
     at = "/dbs/leases/colls"
     await write(world, 0)
     async with running_host(config, seen):

@@ -302,7 +302,7 @@ async def test_a_program_that_is_interrupted_gives_its_leases_back(
         ) as process:
             await process.prints("order tea")
             process.process.send_signal(signal.SIGINT)
-            await process.process.wait()
+            await process.ends()
         owners = leases.query_items(
             "SELECT VALUE c.Owner FROM c WHERE IS_DEFINED(c.LeaseToken)"
         )

@@ -1,21 +1,21 @@
 """A processor that reads in a region which lags, while regions go down and take over."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest_asyncio
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import Change, ChangeFeedProcessor, Settings
+from changefeed import ChangeFeedProcessor, Settings
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backend import OpenOptions
 from changefeed.host.settings import LeaseSettings
 from cosmos_emulator import DEVELOPMENT_KEY, EmulatorSettings
 from cosmos_emulator.settings import RegionSettings
 from cosmos_emulator.testing import Account, running
-from tests.support.processes import PATIENCE
+from tests.support.cosmos_feeds import Seen
 
 WEST, EAST = "West US", "East US"
 REGIONS = (RegionSettings(name=WEST), RegionSettings(name=EAST, lag=0.3))
@@ -33,37 +33,24 @@ class Program:
         self.items = client.get_database_client("d").get_container_client("c")
         self.feed = database.get_container_client("c")
         self.leases = database.get_container_client("leases")
-        self.steps: dict[str, list[int]] = {x: [] for x in KEYS}
+        self.seen = Seen(KEYS)
         self.url = account.url
         self._account = account
-        self._more = asyncio.Condition()
 
     def processor(self) -> ChangeFeedProcessor:
         return ChangeFeedProcessor(
             self.feed,
             self.leases,
-            self._see,
+            self.seen.see,
             processor_name="to-search",
             instance_name="anna",
             settings=QUICK,
             poll_interval=timedelta(milliseconds=50),
         )
 
-    async def _see(self, changes: Sequence[Change]) -> None:
-        for x in changes:
-            self.steps[x.key].append(x.value()["step"])
-        async with self._more:
-            self._more.notify_all()
-
     async def write(self, step: int) -> None:
         for key in KEYS:
             await self.items.create_item({"id": f"{key}-{step}", "pk": key, "step": step})
-
-    async def reach(self, step: int) -> None:
-        async with asyncio.timeout(PATIENCE), self._more:
-            await self._more.wait_for(
-                lambda: all(x and x[-1] >= step for x in self.steps.values())
-            )
 
     async def region(self, name: str, **what: float) -> None:
         await asyncio.to_thread(self._account.region, name, **what)
@@ -88,24 +75,24 @@ async def test_each_change_is_seen_once_whichever_region_is_read_and_whichever_w
 ) -> None:
     await program.write(0)
     async with program.processor():
-        await program.reach(0)
+        await program.seen.reach(0)
         await program.region(EAST, lag=600)
         await program.write(1)
         await asyncio.sleep(1)
-        assert program.steps == {x: [0] for x in KEYS}  # it reads in the east
+        assert program.seen.steps == {x: [0] for x in KEYS}  # it reads in the east
         await program.region(EAST, down=True)
         await program.write(2)
-        await program.reach(2)
+        await program.seen.reach(2)
         await program.region(EAST, down=False)
         await program.write(3)
         await program.region(EAST, writes=True)
         await program.write(4)
         await program.region(WEST, down=True)
-        await program.reach(4)
+        await program.seen.reach(4)
     async with program.processor():  # from positions of either region
         await program.write(5)
-        await program.reach(5)
-    assert program.steps == {x: [0, 1, 2, 3, 4, 5] for x in KEYS}
+        await program.seen.reach(5)
+    assert program.seen.steps == {x: [0, 1, 2, 3, 4, 5] for x in KEYS}
 
 
 async def test_a_feed_is_read_in_the_region_that_its_address_names(program: Program) -> None:

@@ -14,12 +14,12 @@ from changefeed import pipeline
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import Operation, RangeId
 from changefeed.log.directory.directory import create_log
-from changefeed.log.directory.writer import EventLogWriter, compact_log
 from changefeed.log.records import Record
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import planned
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.spark import slices_between
+from tests.support.pipeline_feeds import append_records
 from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
@@ -45,13 +45,7 @@ def records(begin: int, end: int) -> list[Record]:
 
 
 def append(path: Path, begin: int, end: int, *, seal: bool = False) -> None:
-    async def write() -> None:
-        async with EventLogWriter.open(path) as writer:
-            await writer.append(records(begin, end))
-        if seal:
-            await compact_log(path)
-
-    asyncio.run(write())
+    append_records(path, records(begin, end), seal=seal)
 
 
 @pytest.fixture
@@ -151,12 +145,8 @@ def path_mark(path: Path) -> str:
 def test_bodies_that_are_no_text_are_escaped_on_either_way(
     spark: "SparkSession", path: Path
 ) -> None:
-    async def write() -> None:
-        async with EventLogWriter.open(path) as writer:
-            await writer.append([Record(key=x, body=x.encode("latin-1")) for x in "\xff\xfe"])
-        await compact_log(path)
-
-    asyncio.run(write())
+    records = [Record(key=x, body=x.encode("latin-1")) for x in "\xff\xfe"]
+    append_records(path, records, seal=True)
     append(path, 1100, 1200, seal=True)
     found = pipeline.read(spark, f"eventlog:{path}")
     assert rows(found) == rows(through_the_source(spark, path))

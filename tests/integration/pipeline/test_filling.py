@@ -12,14 +12,13 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
 from changefeed.feeds.feed import Operation, RangeId
-from changefeed.log.directory.writer import EventLogWriter, compact_log
 from changefeed.log.records import Record
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables import filling
 from changefeed.pipeline.tables.delta_sink import append_once
 from changefeed.pipeline.tables.queries import TableQueries
 from tests.support.duckdb_reader import read_by_duckdb
-from tests.support.pipeline_feeds import a_log
+from tests.support.pipeline_feeds import a_log, append_records
 from tests.support.spark_queries import run_to_end
 from tests.support.succession import replace_partitions
 
@@ -42,14 +41,7 @@ def append(path: Path, begin: int, end: int, *, seal: bool = False) -> None:
         )
         for n in range(begin, end)
     ]
-
-    async def write() -> None:
-        async with EventLogWriter.open(path) as writer:
-            await writer.append(records)
-        if seal:
-            await compact_log(path)
-
-    asyncio.run(write())
+    append_records(path, records, seal=seal)
 
 
 @pytest.fixture

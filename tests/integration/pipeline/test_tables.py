@@ -13,14 +13,13 @@ import pytest
 from deltalake import DeltaTable
 
 from changefeed.feeds.feed import Operation, RangeId
-from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.records import Record
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings
 from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.tables.aggregates import aggregated
 from changefeed.pipeline.tables.queries import TableQueries
 from changefeed.runtime.errors import UserError
-from tests.support.pipeline_feeds import a_log
+from tests.support.pipeline_feeds import a_log, append_records
 from tests.support.spark_queries import forget_the_last_commit, run_to_end
 from tests.support.succession import replace_partitions
 
@@ -45,11 +44,7 @@ def by_day(*sums: str, where: str = "true") -> str:
 
 
 def append(path: Path, *records: Record) -> None:
-    async def write() -> None:
-        async with EventLogWriter.open(path) as writer:
-            await writer.append(records)
-
-    asyncio.run(write())
+    append_records(path, records)
 
 
 def settings(tmp_path: Path, **more: Any) -> PipelineSettings:

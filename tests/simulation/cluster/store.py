@@ -18,6 +18,7 @@ from changefeed.log.stores.store import MISSING, Listed, Versioned, version_of
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.simulation.probes import BrokerProbe as Probe
 from tests.simulation.probes import Probes
+from tests.support.looking import now
 
 T = TypeVar("T")
 
@@ -171,20 +172,18 @@ class Link:
         self._probes = Probes() if probes is None else probes
 
     async def create(self, key: str, data: bytes) -> bool:
-        self._objects.asked.setdefault(key, _now())
+        self._objects.asked.setdefault(key, now())
         return await self._call(
-            lambda: self._objects.create(key, data, _now()), "create " + key, writes=True
+            lambda: self._objects.create(key, data, now()), "create " + key, writes=True
         )
 
     async def put(self, key: str, data: bytes) -> None:
         self._probes.hit(Probe.SIGNED, where=key.startswith("brokers/"))
-        await self._call(
-            lambda: self._objects.put(key, data, _now()), "put " + key, writes=True
-        )
+        await self._call(lambda: self._objects.put(key, data, now()), "put " + key, writes=True)
 
     async def replace(self, key: str, data: bytes, version: str) -> str | None:
         return await self._call(
-            lambda: self._objects.replace(key, data, version, _now()),
+            lambda: self._objects.replace(key, data, version, now()),
             "replace " + key,
             writes=True,
         )
@@ -208,8 +207,8 @@ class Link:
         lag = self._random.uniform(0, self._weather.list_late)
 
         def act() -> Sequence[Listed]:
-            shown = self._objects.listed(prefix, after, _now() - lag)
-            there = len(self._objects.listed(prefix, after, _now())) if lag else len(shown)
+            shown = self._objects.listed(prefix, after, now() - lag)
+            there = len(self._objects.listed(prefix, after, now())) if lag else len(shown)
             self._probes.hit(Probe.LISTED_LATE, where=len(shown) < there)
             return shown
 
@@ -263,7 +262,3 @@ class Link:
                 done.set_result(result)
 
         asyncio.get_running_loop().call_later(delay, run, context=contextvars.Context())
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -9,12 +9,7 @@ from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing import Fleet
 from tests.support import make
-from tests.support.looking import now
-
-
-def wall() -> float:
-    """The wall-clock time of a fleet in virtual time."""
-    return 1_700_000_000.0 + now()
+from tests.support.looking import now, wall
 
 
 async def test_dead_hosts_are_watched_for_a_whole_expiration() -> None:

@@ -15,17 +15,12 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import UserError
 from changefeed.testing.fleet import Fleet
 from tests.support import make
-from tests.support.looking import lease_in, now
+from tests.support.looking import lease_in, now, wall
 from tests.support.proxies import proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0 = RangeId("r0")
 BETA = HostName("beta")
-
-
-def wall() -> float:
-    """The wall-clock time of a fleet in virtual time."""
-    return 1_700_000_000.0 + now()
 
 
 async def read_up_to_the_end(changes: int) -> tuple[MemoryFeed, MemoryLeases]:

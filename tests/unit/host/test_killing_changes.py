@@ -24,23 +24,21 @@ from changefeed.host.wiring import guest_host
 from changefeed.leases.deaths import CARE_FROM, NO_DEATHS
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.observer import CloseReason, Context
+from changefeed.observers.observer import Context
 from changefeed.testing.fleet import Fleet
 from tests.support import make
+from tests.support.observers import Bare
 
 KEY = "killer"
 LIMIT = 6
 
 
-class Killer:
+class Killer(Bare):
     """Its host dies of each change of one key, and a supervisor starts it again."""
 
     fleet: Fleet
     deaths: Counter[RangeId]
     came: Counter[str]
-
-    async def open(self, context: Context) -> None:
-        """Have nothing to open."""
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         for change in changes:
@@ -49,9 +47,6 @@ class Killer:
                 asyncio.get_running_loop().create_task(restart(Killer.fleet, context.host))
                 await asyncio.Event().wait()
             Killer.came[change.key] += 1
-
-    async def close(self, context: Context, reason: CloseReason) -> None:
-        """Have nothing to close."""
 
 
 class Away(Killer):
@@ -79,7 +74,7 @@ class Counting:
         self.now -= 1
 
 
-class Never:
+class Never(Bare):
     """Is not done with anything, not with reading to the end either."""
 
     async def open(self, _: Context) -> None:
@@ -88,20 +83,14 @@ class Never:
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         """Have nothing to process."""
 
-    async def close(self, context: Context, reason: CloseReason) -> None:
-        """Have nothing to close."""
 
-
-class Slow:
+class Slow(Bare):
     """Has not the time for anything until it is told so; then it fails once on each key."""
 
     hangs: bool
     failed: set[str]
     at_once: int
     calls: list[list[int]]
-
-    async def open(self, context: Context) -> None:
-        """Have nothing to open."""
 
     async def process(self, _: Context, changes: Sequence[Change]) -> None:
         if Slow.hangs:
@@ -116,9 +105,6 @@ class Slow:
             Slow.failed.add(changes[0].key)
             raise ValueError("once")
         Slow.calls.append([x.sequence for x in changes])
-
-    async def close(self, context: Context, reason: CloseReason) -> None:
-        """Have nothing to close."""
 
 
 class FarLeases(MemoryLeases):

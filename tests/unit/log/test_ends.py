@@ -14,6 +14,7 @@ from changefeed.log.ids import part_id, position
 from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.wire import PartitionNews
 from changefeed.log.reading.ends import NewsReader
+from tests.support.looking import now
 from tests.support.model_cluster import IDENTITY, ModelCluster
 
 Asked = tuple[str, Mapping[RangeId, int], float]
@@ -67,10 +68,6 @@ def at(names: Iterable[RangeId], sequence: int = 0) -> dict[FeedRange, Position]
 
 def names_of(routes: Routes) -> Sequence[RangeId]:
     return [x.id for x in routes.ranges]
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def given(brokers: int) -> tuple[HoldingBrokers, NewsReader, Routes]:

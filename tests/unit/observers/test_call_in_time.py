@@ -12,6 +12,7 @@ from changefeed.observers.errors import AttemptFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason, Context
 from tests.support import make
 from tests.support.logs import captured_logs
+from tests.support.looking import now
 from tests.support.observers import Bare
 
 CONTEXT = make.context()
@@ -48,10 +49,6 @@ class Slow:
             if self._end is not None:
                 raise self._end from None
             raise
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize("call", ["open", "process"])

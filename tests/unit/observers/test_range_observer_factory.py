@@ -13,7 +13,7 @@ from changefeed.observers.adapters import adapt
 from changefeed.observers.errors import ObserverStuck
 from tests.support import make
 from tests.support.handing import Handing
-from tests.support.observers import Gate
+from tests.support.observers import Gate, cancelled_by_itself
 
 pytestmark = pytest.mark.usefixtures("steady_delays")
 
@@ -26,13 +26,6 @@ def handing(observe: Any, gate: Gate | None = None, **settings: Any) -> Handing:
 
 
 STACKS = [{}, {"timeout": 10.0}, {"concurrency": 2}, {"timeout": 10.0, "concurrency": 2}]
-
-
-def cancelled_by_itself() -> BaseException:
-    task = asyncio.current_task()
-    assert task is not None
-    task.cancel()
-    return asyncio.CancelledError()
 
 
 @pytest.mark.parametrize("settings", STACKS)

@@ -17,6 +17,7 @@ from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.observer import CloseReason, Context
 from tests.support import make
 from tests.support.handing import Handing
+from tests.support.looking import now
 from tests.support.observers import Bare
 
 ASIDE: dict[str, Any] = {"on_failure": "dead-letter", "retry": {"attempts": 4}}
@@ -73,10 +74,6 @@ async def test_a_page_is_let_go_as_soon_as_its_call_has_returned() -> None:
     await handing.process([])
     assert handing.left == []
     assert kept() is None
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize("poison", [1, 2, 37, 38, 64, 99, 100])

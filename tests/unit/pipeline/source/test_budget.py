@@ -1,6 +1,5 @@
 """The share of its account that a query takes: said to the source, kept by its tasks."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
@@ -10,7 +9,6 @@ import pytest
 
 from changefeed.feeds.cosmos.spending import ClientOptions
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.records import Record
 from changefeed.pipeline.source import spark as module
 from changefeed.pipeline.source.addresses import read_parts
@@ -19,7 +17,7 @@ from changefeed.pipeline.source.planning import bundled
 from changefeed.pipeline.source.reader import Access, Slice
 from changefeed.pipeline.source.spark import BatchReader, SlicePartition, StreamReader
 from changefeed.runtime.errors import UserError
-from tests.support.pipeline_feeds import a_log
+from tests.support.pipeline_feeds import a_log, append_records
 
 pytestmark = pytest.mark.real_time
 
@@ -94,12 +92,7 @@ def a_log_of(path: Path, sizes: Sequence[int]) -> str:
         Record(key=f"k{n}", body=b'"%b"' % (b"x" * x), committed_us=n)
         for n, x in enumerate(sizes)
     ]
-
-    async def write() -> None:
-        async with EventLogWriter.open(path) as writer:
-            await writer.append(records)
-
-    asyncio.run(write())
+    append_records(path, records)
     return feed
 
 

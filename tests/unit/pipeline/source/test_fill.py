@@ -11,8 +11,6 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from changefeed.feeds.feed import RangeId
-from changefeed.log.directory.writer import EventLogWriter, compact_log
-from changefeed.log.records import Record
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.backlog import FillReader, waiting
 from changefeed.pipeline.source.offsets import Offset
@@ -20,7 +18,7 @@ from changefeed.pipeline.source.options import Options, slices_from_text
 from changefeed.pipeline.source.planning import first_offset
 from changefeed.pipeline.source.reader import Slice
 from changefeed.pipeline.source.spark import SlicePartition, StreamReader
-from tests.support.pipeline_feeds import a_log, append_to, names
+from tests.support.pipeline_feeds import a_log, append_records, append_to, names
 from tests.support.succession import replace_partitions
 
 pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("all_in_parquet")]
@@ -29,23 +27,14 @@ WHOLE = RangeId("e1.p01.v00-ff")
 HALVES = [(0, 0, 127), (0, 128, 255)]
 
 
-def seal(path: Path, *records: Record) -> None:
-    async def write() -> None:
-        async with EventLogWriter.open(path) as writer:
-            await writer.append(records)
-        await compact_log(path)
-
-    asyncio.run(write())
-
-
 def log_of_two_eras(path: Path) -> str:
     """Make a log with two eras, of which 40 and 20 changes are sealed, and 5 are not."""
     address = a_log(path, {f"k{n}": 3 for n in range(10)}, parts=1)
-    seal(path)
+    append_records(path, [], seal=True)
     append_to(path, {f"k{n}": 1 for n in range(10)})
     asyncio.run(replace_partitions(path, [WHOLE], HALVES))
     append_to(path, {f"k{n}": 2 for n in range(10)})
-    seal(path)
+    append_records(path, [], seal=True)
     append_to(path, {f"k{n}": 1 for n in range(5)})
     return address
 
@@ -138,7 +127,7 @@ def test_what_waits_for_a_fill_is_counted_from_where_the_table_is(tmp_path: Path
     assert waiting(address, query.done, begin) == 40
     query.run(StreamReader, limit=1000)
     assert waiting(address, query.done, begin) == 0
-    seal(path)  # what the table has is sealed now, and nothing waits
+    append_records(path, [], seal=True)  # what the table has is sealed now, and nothing waits
     assert waiting(address, query.done, begin) == 0
 
 
@@ -147,7 +136,7 @@ def test_logs_without_segments_or_of_which_spark_can_scan_nothing_are_not_filled
 ) -> None:
     begin = {"startingAt": "beginning"}
     assert waiting(a_log(tmp_path / "log", {"a": 10}), None, begin) == 0
-    seal(tmp_path / "log")
+    append_records(tmp_path / "log", [], seal=True)
     assert waiting(f"eventlog:{tmp_path / 'log'}", None, begin) == 10
     odd = (tmp_path / "log").rename(tmp_path / "log[1]")
     assert waiting(f"eventlog:{odd}", None, begin) == 0
@@ -165,13 +154,13 @@ def test_fills_and_streams_that_die_and_take_turns_have_each_change_once(
         append_to(path, keys)
         written += sum(keys.values())
         if chance.random() < 0.5:
-            seal(path)
+            append_records(path, [], seal=True)
         if chance.random() < 0.3:
             renewed(path, [(0, 0, 255), (1, 0, 255)])
         kinds: list[type[StreamReader]] = [FillReader, StreamReader]
         if chance.random() < 0.5:
             query.plan(chance.choice(kinds), limit=chance.randint(1, 30))
-            seal(path)
+            append_records(path, [], seal=True)
         query.run(
             chance.choice(kinds), limit=chance.randint(1, 30), batches=chance.randint(0, 4)
         )
