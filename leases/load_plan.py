@@ -8,8 +8,11 @@ What is there stays while
 
 Else leases move: from the busiest host first, one that is enough alone where there is one,
 the largest that fits elsewhere where not. A range that alone is more than a fair share leaves
-its host no other, and does not count for the fair share of the rest. What cannot be brought
-within the tolerance is moved only for a real gain.
+its host no other, and does not count for the fair share of the rest. Where no lease alone
+helps, two hosts exchange one for another. What cannot be brought within the tolerance is moved
+only for a real gain.
+
+The plan settles: once it is carried out, the same loads move nothing more.
 
 No lease moves that carries the mark ``cooling``: its new owner takes that off after
 the cooldown. No more than ``AT_ONCE`` of the leases are on their way at a time.
@@ -21,12 +24,13 @@ different moments plan from the same numbers. What is stored may still be wrong,
 time or missing. A load that is missing, or none (negative, infinite, not a number), counts as
 the mean of those that are known. An idle lease counts a little, so that idle ones are spread.
 
-Limits: two leases are not exchanged for each other, so a fleet whose leases are all about
-as heavy as a fair share may stay beyond the tolerance.
+Limits: one lease is exchanged for one, not for two, so a fleet whose leases are all about as
+heavy as a fair share may stay beyond the tolerance. An exchange that gains less than a step
+is none: so near, loads are not known.
 """
 
 import heapq
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -75,7 +79,7 @@ def plan_by_load(
     at_once: float = AT_ONCE,
 ) -> Assignment:
     """Assign leases to hosts, within ``tolerance`` of fair shares of their load, with no more
-    than the share ``at_once`` of the leases on their way.
+    than the share ``at_once`` of the leases on their way, or two, which make an exchange.
 
     ``leases`` are the assignable ones, each once. ``hosts`` say how many ranges each takes at
     most, ``None`` for any number: what no host has room for is not assigned, unless it has an
@@ -97,7 +101,7 @@ def plan_by_load(
             on_their_way += moving
             draft.put(lease.range_id, weight, holder, movable=not (moving or lease.cooling))
     draft.fill(unowned)
-    draft.balance(max(1, ceil(len(listed) * at_once)) - on_their_way)
+    draft.balance(max(2, ceil(len(listed) * at_once)) - on_their_way)
     assert len(draft.assigned) <= len(listed), "each lease is assigned once at the most"
     assert sum(x.ranges for x in draft.hosts) == len(draft.assigned), (
         f"counted {[x.ranges for x in draft.hosts]}, assigned {len(draft.assigned)}"
@@ -132,14 +136,14 @@ def _fair_share(weights: Sequence[int], hosts: int, tolerance: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class _Host:
-    """One host in a plan that is being made. ``movable`` are (weight, range), once sorted."""
+    """One host in a plan that is being made. ``movable`` are (weight, range), sorted."""
 
     name: HostName
     max_ranges: int | None
     fair: float
     load: int = 0
     ranges: int = 0
-    heaviest: int = 0
+    heaviest_fixed: int = 0
     movable: list[tuple[int, RangeId]] = field(default_factory=list)
 
     @property
@@ -157,7 +161,8 @@ class _Host:
 
     def most(self, tolerance: float) -> float:
         """Return the load that it may stay at: a heavy range alone is as good as it gets."""
-        return max(tolerance * self.fair, self.heaviest)
+        heaviest_movable = self.movable[-1][0] if self.movable else 0
+        return max(tolerance * self.fair, self.heaviest_fixed, heaviest_movable)
 
 
 class _Draft:
@@ -180,10 +185,11 @@ class _Draft:
         host = self._hosts[name]
         host.load += weight
         host.ranges += 1
-        host.heaviest = max(host.heaviest, weight)
         self.assigned[range_id] = name
         if movable:
-            host.movable.append((weight, range_id))
+            insort(host.movable, (weight, range_id))
+        else:
+            host.heaviest_fixed = max(host.heaviest_fixed, weight)
 
     def fill(self, unowned: Iterable[tuple[RangeId, int]]) -> None:
         """Assign what has no owner, heaviest first, to the host with most room."""
@@ -193,15 +199,16 @@ class _Draft:
             receiver = self._roomiest()
             if receiver is None:
                 return
-            self.put(range_id, weight, receiver.name, movable=False)
+            self.put(range_id, weight, receiver.name, movable=True)
             self._note(receiver)
 
     def balance(self, moves: int) -> None:
         """Move leases between hosts, ``moves`` at most."""
-        for host in self._hosts.values():
-            host.movable.sort()
-        for step in (self._take_from_too_many, self._take_from_busy, self._give_to_idle):
-            made = step(moves)
+        made = 1
+        while made:  # until no step finds any: so the next plan finds none either
+            made = 0
+            for step in (self._take_from_too_many, self._take_from_busy, self._give_to_idle):
+                made += step(moves - made)
             assert made <= max(moves, 0), f"{made} leases moved, and {moves} were allowed"
             moves -= made
 
@@ -222,16 +229,20 @@ class _Draft:
         heapq.heapify(busiest)
         while busiest and made < moves:
             host = self._hosts[heapq.heappop(busiest)[1]]
-            receiver = self._roomiest()
-            if receiver is None or not self._is_busy(host):
+            if not self._is_busy(host):
                 continue
-            index = self._relief(host, receiver)
-            if index is None:
+            before, receiver = host.load, self._roomiest()
+            index = self._relief(host, receiver) if receiver else None
+            if receiver and index is not None:
+                self._move(index, host, receiver)
+                made += 1
+            elif made + 2 <= moves and (exchange := self._exchange(host)):
+                receiver, given, taken = exchange
+                self._swap(host, given, receiver, taken)
+                made += 2
+            else:
                 continue  # as good as it gets
-            before = host.load
-            self._move(index, host, receiver)
             assert receiver.load <= before * _ROUNDED, f"{receiver.name!r} is the busiest now"
-            made += 1
             for x in (host, receiver):
                 if self._is_busy(x):
                     heapq.heappush(busiest, (-x.load, x.name))
@@ -257,6 +268,30 @@ class _Draft:
         )
         return index if busy <= _GAIN * host.load else None
 
+    def _exchange(self, host: _Host) -> tuple[_Host, int, int] | None:
+        """Choose another host, what a busy one gives to it and what it takes for that, as
+        indices of ``movable``: so that the busier of the two is left with least.
+        """
+        allowed = max(self._tolerance * host.fair, _GAIN * host.load)
+        allowed = min(allowed, host.load - STEP * _UNIT)
+        mine = {weight: n for n, (weight, _) in enumerate(host.movable)}  # of alike ones, one
+        found = list[tuple[int, HostName, int, int]]()
+        for other in () if host.is_full else self._hosts.values():
+            if other.is_full:
+                continue  # its new lease may come before the other has gone
+            theirs, even = other.movable, (host.load - other.load) / 2
+            for weight, given in mine.items():
+                near = bisect_left(theirs, weight - even, key=itemgetter(0))
+                for taken in range(max(near - 1, 0), min(near + 1, len(theirs))):
+                    more = weight - theirs[taken][0]
+                    busier = max(host.load - more, other.load + more)
+                    if busier <= allowed:
+                        found.append((busier, other.name, given, taken))
+        if not found:
+            return None
+        _, name, given, taken = min(found)
+        return self._hosts[name], given, taken
+
     def _give_to_idle(self, moves: int) -> int:
         made = 0
         givers = [(-x.load, x.name) for x in self._hosts.values() if x.room < 0]
@@ -275,17 +310,30 @@ class _Draft:
         return made
 
     def _move(self, index: int, host: _Host, receiver: _Host) -> None:
-        assert 0 <= index < len(host.movable), f"{host.name!r} has no lease {index} to give"
         assert host is not receiver, f"{host.name!r} gives a lease to itself"
         assert not receiver.is_full, f"{receiver.name!r} has its {receiver.ranges} ranges"
+        self._give(self._take(index, host), receiver)
+        self._note(host)
+
+    def _swap(self, host: _Host, given: int, other: _Host, taken: int) -> None:
+        assert host is not other, f"{host.name!r} exchanges with itself"
+        out, back = self._take(given, host), self._take(taken, other)
+        self._give(out, other)
+        self._give(back, host)
+
+    def _take(self, index: int, host: _Host) -> tuple[int, RangeId]:
+        assert 0 <= index < len(host.movable), f"{host.name!r} has no lease {index} to give"
         weight, range_id = host.movable.pop(index)
         host.load -= weight
         host.ranges -= 1
         assert host.load >= 0, f"{host.name!r} gave more than it had: {host.load}"
         assert host.ranges >= len(host.movable), f"{host.name!r} may give what it has not"
-        self.put(range_id, weight, receiver.name, movable=False)
-        for x in (host, receiver):
-            self._note(x)
+        return weight, range_id
+
+    def _give(self, taken: tuple[int, RangeId], receiver: _Host) -> None:
+        weight, range_id = taken
+        self.put(range_id, weight, receiver.name, movable=True)
+        self._note(receiver)
 
     def _note(self, host: _Host) -> None:
         heapq.heappush(self._by_room, (-host.room, host.name))

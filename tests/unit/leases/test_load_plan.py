@@ -13,7 +13,14 @@ from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load_plan import AT_ONCE, MIN_SHARE, TOLERANCE, coarse, plan_by_load
+from changefeed.leases.load_plan import (
+    AT_ONCE,
+    MIN_SHARE,
+    STEP,
+    TOLERANCE,
+    coarse,
+    plan_by_load,
+)
 from changefeed.leases.plan import plan
 from tests.support import make
 
@@ -99,14 +106,14 @@ def test_small_fleets_are_brought_within_the_tolerance_with_the_fewest_moves() -
         assigned = plan_by_load(before, alike(*hosts), at_once=ALL_AT_ONCE)
         after = [assigned[x.range_id] for x in before]
         made = differences(after, owners)
-        assert made <= fewest + 1
+        assert made <= fewest + 2
         if fewest == 0:
             assert made == 0
         even = every.is_even(after)
         outcomes["not even" if not even else f"{made - fewest} more"] += 1
-    # What is not brought there would need two leases to be exchanged.
-    assert outcomes["0 more"] >= 0.92 * outcomes.total()
-    assert outcomes["1 more"] <= 0.01 * outcomes.total()
+    # What is not brought there would need more than two leases to be exchanged.
+    assert outcomes["0 more"] >= 0.95 * outcomes.total()
+    assert outcomes["not even"] <= 0.01 * outcomes.total()
 
 
 @given(
@@ -137,14 +144,15 @@ def test_of_keys_as_zipf_has_them_no_host_is_left_with_much_more_than_the_mean()
     which loads are stored, hide no more than 0.3 of that.
     """
     ranges, hosts, mean = 16, HOSTS[:4], 0.5
-    beyond = []
-    for seed in range(100):
+    beyond, moves = list[int](), 0
+    for seed in [*range(99), 136]:  # of 300, only 21 and 136 need an exchange
         random, loads = Random(seed), [0.0] * ranges
         weights = [1 / rank for rank in range(1, 2_001)]
         for x in weights:
             loads[random.randrange(ranges)] += x / sum(weights) * mean * len(hosts)
         owned = [lease(n, hosts[n % 4], coarse(x, None)) for n, x in enumerate(loads)]
-        while moved(owned, after := plan_by_load(owned, alike(*hosts))):
+        while gone := moved(owned, after := plan_by_load(owned, alike(*hosts))):
+            moves += len(gone)
             owned = carried_out(owned, after)
         most = max(
             sum(load for x, load in zip(owned, loads, strict=True) if x.owner == host)
@@ -152,7 +160,56 @@ def test_of_keys_as_zipf_has_them_no_host_is_left_with_much_more_than_the_mean()
         )
         if most > max(1.3 * mean, *loads):
             beyond.append(seed)
-    assert len(beyond) <= 1, beyond  # there, two leases would need to be exchanged
+    assert not beyond
+    assert moves <= 135, "an exchange is dear: two leases stop for it"
+
+
+def test_two_heavy_leases_are_parted_where_no_host_has_room_for_either() -> None:
+    before = leases(h0=[0.45, 0.25], h1=[0.1, 0.1, 0.1, 0.1, 0.05], h2=[0.2, 0.1, 0.1, 0.05])
+    after = plan_by_load(before, alike(A, B, C))
+    assert {x.range_id: after[x.range_id] for x in moved(before, after)} == {
+        before[1].range_id: C,
+        before[7].range_id: A,
+    }
+    for full in ({A: 2, B: 5, C: 5}, {A: 3, B: 5, C: 4}):  # one has its third before it gives
+        assert moved(before, plan_by_load(before, full)) == []
+
+
+def test_loads_that_differ_by_less_than_a_step_are_worth_no_exchange() -> None:
+    before = leases(h0=[0.1, 0.1, 0.1], h1=[0.0, 0.2])
+    assert moved(before, plan_by_load(before, alike(A, B))) == []
+
+
+@given(
+    found=st.lists(
+        st.tuples(
+            st.integers(-1, 5),
+            st.none() | st.integers(0, 40).map(lambda x: x * STEP) | st.floats(0, 2),
+            st.sampled_from([False, False, False, True]),
+        ),
+        max_size=40,
+    ),
+    rooms=st.lists(st.none() | st.integers(1, 20), min_size=1, max_size=6),
+)
+def test_a_plan_that_was_carried_out_is_followed_by_none_that_moves_more(
+    found: list[tuple[int, float | None, bool]], rooms: list[int | None]
+) -> None:
+    hosts = dict(zip(HOSTS, rooms, strict=False))
+    before = [
+        lease(n, None if owner < 0 else HOSTS[owner], load, cooling=cooling)
+        for n, (owner, load, cooling) in enumerate(found)
+    ]
+    after = plan_by_load(before, hosts, at_once=ALL_AT_ONCE)
+    for cooling in (False, True):  # whether what was moved may move again, or not yet
+        settled = [
+            replace(
+                x,
+                owner=after.get(x.range_id),
+                cooling=x.cooling or (cooling and after.get(x.range_id) != x.owner),
+            )
+            for x in before
+        ]
+        assert plan_by_load(settled, hosts, at_once=ALL_AT_ONCE) == after
 
 
 def test_a_host_that_joins_gets_half_of_its_share_though_none_has_too_much() -> None:
@@ -219,7 +276,7 @@ def test_any_loads_give_one_plan_whatever_the_order_and_moves_within_bounds(
     assert plan_by_load(random.sample(before, k=len(before)), shuffled) == assigned
     living = [x for x in before if x.owner in hosts]
     gone = [x for x in living if assigned[x.range_id] != x.owner]
-    assert len(gone) <= max(1, math.ceil(AT_ONCE * len(before)))
+    assert len(gone) <= max(2, math.ceil(AT_ONCE * len(before)))
     assert not any(x.cooling for x in gone)
     sizes, had = Counter(assigned.values()), Counter(x.owner for x in living)
     for name, most in hosts.items():
