@@ -1,7 +1,8 @@
-"""Brokers as the protocol describes them, in memory and at fault on purpose.
+"""Brokers as the protocol describes them, in memory, that a test tells when to fail.
 
-A fake at the place of the client: what a producer is tested against for any number of eras.
-It stores requests, numbers included, and answers as ``log.protocol.messages`` says.
+A fake at the place of the client, for what takes one producer and one moment; what must hold
+whatever happens is simulated, with brokers (``tests.simulation.cluster``). It stores requests,
+numbers included, and answers as ``log.protocol`` says.
 """
 
 import asyncio
@@ -46,15 +47,12 @@ class ModelPartition:
 
 
 class ModelCluster:
-    """Stands for a ``BrokerClient``. ``faults`` is how likely each call is to go wrong."""
+    """Stands for a ``BrokerClient``."""
 
     collection = "orders"
 
-    def __init__(
-        self, parts: int, brokers: int, random: Random, *, faults: float = 0.0
-    ) -> None:
+    def __init__(self, parts: int, brokers: int, random: Random) -> None:
         self.parts = parts
-        self.faults = faults
         self.frozen: set[str] = set()
         self.catalog = 0
         self._era_began = asyncio.Event()
@@ -71,7 +69,6 @@ class ModelCluster:
         self._eras: list[EraShape] = []
         self.partitions: list[ModelPartition] = []
         self._brokers = 0
-        self.cuts = [[0] for _ in range(parts)]
         self.begin_era(brokers)
 
     @property
@@ -79,7 +76,7 @@ class ModelCluster:
         return [f"http://b{n}" for n in range(self._brokers)]
 
     def begin_era(self, brokers: int) -> None:
-        """Close all that is open, and open the partitions of the cuts at so many brokers."""
+        """Close all that is open, and open as many partitions at so many brokers."""
         self._before = self._topology() if self.partitions else None
         for x in self.partitions:
             x.closed = True
@@ -89,18 +86,9 @@ class ModelCluster:
         self._era_began = asyncio.Event()
         names = [f"b{n}" for n in range(brokers)]
         self._random.shuffle(names)
-        cuts = tuple(tuple(x) for x in self.cuts)
-        self._eras.append(EraShape(era=self._era, brokers=tuple(names), cuts=cuts))
+        self._eras.append(EraShape(era=self._era, brokers=tuple(names)))
         opened = Ranges(IDENTITY, self.parts, self._eras).open
         self.partitions += [ModelPartition(id=x.id, era=x.era, broker=x.broker) for x in opened]
-
-    def reshape(self) -> None:
-        """Cut some parts in pieces, and make others whole."""
-        for cuts in self.cuts:
-            if len(cuts) > 1 and self._random.random() < 0.5:
-                del cuts[1:]
-            else:
-                cuts[:] = [0, *sorted(self._random.sample(range(1, 256), 2))]
 
     def changes(self) -> list[Change]:
         """Return all that was stored, the partitions of older eras first."""
@@ -119,8 +107,8 @@ class ModelCluster:
             async with asyncio.timeout(wait):
                 while self.catalog <= newer_than:
                     await self._era_began.wait()
-        if self._before is not None and (self.behind or self._random.random() < self.faults):
-            self.behind = max(self.behind - 1, 0)
+        if self._before is not None and self.behind:
+            self.behind -= 1
             return Routes(self._before, "http")
         return Routes(self._topology(), "http")
 
@@ -159,8 +147,6 @@ class ModelCluster:
 
     async def _travel(self) -> None:
         await asyncio.sleep(self._random.random() * 0.02)
-        if self._random.random() < self.faults:
-            raise FeedUnavailable("lost on the way")
 
     def _append(self, broker: str, request: AppendRequest) -> Answer:
         named = {x.id: x for x in self.partitions}
@@ -191,6 +177,4 @@ class ModelCluster:
             return "moved"
         if not is_owner:
             return "elsewhere"
-        if self._random.random() < self.faults:
-            return "busy"
         return "gap" if step > 1 else None
