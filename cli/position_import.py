@@ -96,7 +96,7 @@ async def _foreign(settings: Settings, source: str) -> Sequence[Lease]:
     scheme, _, place = source.partition(":")
     found = await foreign.read_foreign(scheme, place, settings.cosmos.access)
     now, expiration = time.time(), settings.leases.expiration
-    if any(x.may_be_alive(now=now, expiration=2 * expiration) for x in found):
+    if any(foreign.may_be_alive(x, now=now, expiration=2 * expiration) for x in found):
         watch = max(expiration, _THEIR_RENEWAL)
         say(f"watching whether that fleet lives, for {watch:g} s")
         await asyncio.sleep(watch)

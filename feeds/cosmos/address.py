@@ -18,6 +18,7 @@ import ipaddress
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from changefeed.runtime.address_options import read_options
@@ -31,6 +32,9 @@ _KEY = f"{_PREFIX}KEY"
 _CONNECTION_STRING = f"{_PREFIX}CONNECTION_STRING"
 _IN_FILE = "_FILE"  # behind a secret: the file that holds it
 _FORM = "cosmos://HOST/DATABASE/CONTAINER"
+Mode: TypeAlias = Literal["latest-version", "all-versions"]
+MODES: Final[Mapping[str, Mode]] = {x: x for x in get_args(Mode)}
+"""How a feed is read, by the words of addresses; the first unless one is given."""
 
 
 class AddressWrong(ValueError):
@@ -45,6 +49,7 @@ class CosmosAddress:
     database: str
     container: str
     options: Mapping[str, str] = field(default_factory=dict)
+    mode: Mode = "latest-version"
 
     def __str__(self) -> str:
         return f"{self.endpoint}{self.database}/{self.container}"
@@ -137,11 +142,16 @@ def read_address(scheme: str, place: str, *, known: Collection[str]) -> CosmosAd
     names = [unquote(x) for x in parts.path.split("/")[1:]]
     if len(names) != 2 or not all(names):  # noqa: PLR2004 - database and container
         raise AddressWrong(f"{scheme}:{place} names no container: write it as {_FORM}")
+    options = _options(parts.query, known)
+    mode = options.get("mode", "latest-version")
+    if mode not in MODES:
+        raise AddressWrong(f"unknown mode {mode!r} of a feed. Known modes: {', '.join(MODES)}")
     return CosmosAddress(
         endpoint=_endpoint(scheme, parts),
         database=names[0],
         container=names[1],
-        options=_options(parts.query, known),
+        options=options,
+        mode=MODES[mode],
     )
 
 

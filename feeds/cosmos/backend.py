@@ -5,6 +5,7 @@ from operator import attrgetter
 
 from changefeed.feeds.backend import FeedBackend, OpenOptions, PositionTraits
 from changefeed.feeds.cosmos.address import (
+    MODES,
     AddressWrong,
     CosmosAccess,
     CosmosAddress,
@@ -12,7 +13,7 @@ from changefeed.feeds.cosmos.address import (
 )
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.items import CosmosItems
-from changefeed.feeds.cosmos.opening import MODES, open_cosmos, open_items
+from changefeed.feeds.cosmos.opening import open_cosmos, open_items
 from changefeed.feeds.cosmos.positions import last_sequence, position_after
 from changefeed.feeds.cosmos.snapshot import beside, lsn_at, snapshot_end
 from changefeed.feeds.cosmos.spending import OPTIONS, ClientOptions
@@ -39,11 +40,8 @@ def _read(address: Address, known: set[str]) -> tuple[CosmosAddress, ClientOptio
 
 def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager[Feed]:
     read, asked = _read(address, {"mode", *OPTIONS})
-    mode = read.options.get("mode", "latest-version")
-    if mode not in MODES:
-        raise FeedRefused(f"unknown mode {mode!r} of a feed. Known modes: {', '.join(MODES)}")
     return open_cosmos(
-        read, options.cosmos, mode=MODES[mode], options=asked, budgets=options.budgets
+        read, options.cosmos, mode=read.mode, options=asked, budgets=options.budgets
     )
 
 

@@ -14,8 +14,9 @@ longer than any replica lags, it is refused.
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from changefeed.feeds.cosmos.address import Mode
 from changefeed.feeds.cosmos.answers import NOT_MODIFIED, Answer
 from changefeed.feeds.cosmos.changes import Changes, Head
 from changefeed.feeds.cosmos.hashes import EVEN_HASHES, even_parts
@@ -56,7 +57,6 @@ from changefeed.feeds.timestamps import start_us
 from changefeed.runtime.errors import answered
 from changefeed.runtime.for_each import for_each
 
-Mode = Literal["latest-version", "all-versions"]
 _CLIENT_MODES: Final[dict[Mode, str]] = {
     "latest-version": "LatestVersion",
     "all-versions": "AllVersionsAndDeletes",
@@ -277,12 +277,7 @@ class CosmosFeed(Feed):
         return self._topology.find(found)
 
     async def _look(self) -> None:
-        listed = await self._requests.ranges()
-        self._requests.check_same_container(listed.container_rid, self._rid)
-        topology = Topology.of(listed.ranges)
-        if not topology.complete:
-            raise FeedUnavailable("the list of ranges has gaps: a split is going on; ask again")
-        self._topology = topology
+        self._topology = await self._requests.topology(self._rid)
 
     def _stands(
         self, place: Place, range_id: RangeId, after: Position, answer: Answer

@@ -76,13 +76,8 @@ class CosmosItems:
 
     async def ranges(self) -> Sequence[FeedRange]:
         """List the ranges that there are now, by their bounds."""
-        listed = await self._requests.ranges()
-        self._check(listed.container_rid)
-        topology = Topology.of(listed.ranges)
-        if not topology.complete:
-            raise FeedUnavailable("the list of ranges has gaps: a split is going on; ask again")
-        self._topology = topology
-        return topology.physical
+        self._topology = await self._requests.topology(self.identity)
+        return self._topology.physical
 
     async def holder(self, key: Key) -> FeedRange:
         """Return the range that has a partition key, of those that were listed last."""
@@ -135,14 +130,8 @@ class CosmosItems:
     def _page(self, answer: Answer) -> ResultPage:
         with _read():
             body = documents_of(answer.body)
-        self._check(body.container_rid)
+        self._requests.check_same_container(body.container_rid, self.identity)
         return ResultPage(results=body.documents, after=answer.headers.get(CONTINUATION) or "")
-
-    def _check(self, rid: str) -> None:
-        if rid and rid != self.identity:
-            raise FeedRefused(
-                "the container was deleted and recreated while it was read: read it again"
-            )
 
 
 @contextmanager

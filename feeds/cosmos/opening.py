@@ -2,23 +2,17 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
 
 from azure.cosmos.aio import ContainerProxy
 
-from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress, account_of
+from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress, Mode, account_of
 from changefeed.feeds.cosmos.client import client_of, require_async
 from changefeed.feeds.cosmos.failover import Failover
-from changefeed.feeds.cosmos.feed import CosmosFeed, Mode
+from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.items import CosmosItems
 from changefeed.feeds.cosmos.requests import Requests, answering
 from changefeed.feeds.cosmos.snapshot import VersionsFeed
 from changefeed.feeds.cosmos.spending import NO_OPTIONS, Budgets, ClientOptions
-
-MODES: Final[dict[str, Mode]] = {
-    "latest-version": "latest-version",
-    "all-versions": "all-versions",
-}
 
 
 @asynccontextmanager

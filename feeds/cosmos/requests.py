@@ -38,7 +38,7 @@ from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.positions import client_range
 from changefeed.feeds.cosmos.repeating import RepeatedReads, SignedRequest
 from changefeed.feeds.cosmos.spending import Budget, Spending
-from changefeed.feeds.cosmos.topology import Place
+from changefeed.feeds.cosmos.topology import Place, Topology
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.runtime.errors import answered
@@ -217,6 +217,17 @@ class Requests:
             return taken.answer
         raise FeedUnavailable(f"{self._where} gave no answer to read")
 
+    async def topology(self, rid: str) -> Topology:
+        """List the physical ranges of the container that was opened."""
+        listed = await self.ranges()
+        self.check_same_container(listed.container_rid, rid)
+        topology = Topology.of(listed.ranges)
+        if not topology.complete:
+            raise FeedUnavailable(
+                f"the list of ranges of {self._where} has gaps: a split is going on; ask again"
+            )
+        return topology
+
     async def ranges(self) -> RangeList:
         """List the physical ranges, and let the client know them too.
 
@@ -325,8 +336,8 @@ def error_of(where: str, problem: ErrorAnswer) -> Exception:
 
 def is_recreated(where: str) -> str:
     return (
-        f"{where} was deleted and recreated: the positions of its leases mean nothing in "
-        f"the new one. Reset the leases of this feed to start it again"
+        f"{where} was deleted and recreated: positions in the old one mean nothing in the new "
+        f"one. Reset the leases of this feed to start it again, or begin the query again"
     )
 
 

@@ -15,7 +15,7 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAddress
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.leases.cosmos import documents
-from changefeed.leases.cosmos.opening import mode_of
+from changefeed.leases.cosmos.opening import IN_DOCUMENTS
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.stores.cosmos.errors import translate_errors
@@ -55,7 +55,7 @@ async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterato
         yield await _rights(items, prefix)
         for found in await _prefixes(items, prefix):
             yield found
-        for found in await _leases(items, prefix, mode_of(address)):
+        for found in await _leases(items, prefix, IN_DOCUMENTS[address.mode]):
             yield found
     # Both addresses have a mode; where they differ, .NET would misread the leases.
     differ = (_ALL_VERSIONS in feed) != (_ALL_VERSIONS in at.place)

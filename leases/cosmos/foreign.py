@@ -11,38 +11,27 @@ starts where the settings say.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from changefeed.feeds.cosmos.address import CosmosAccess
-from changefeed.feeds.feed import FeedRange, Position
+from changefeed.feeds.feed import FeedRange
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.cosmos import documents
-from changefeed.leases.cosmos.opening import mode_of
+from changefeed.leases.cosmos.opening import IN_DOCUMENTS
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreRefused
-from changefeed.stores.cosmos.items import Document
 from changefeed.stores.cosmos.opening import lease_address, open_container_at
 
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignLease:
-    """A lease as another processor keeps it. ``stamp`` is in seconds since 1970."""
-
-    range: FeedRange
-    position: Position | None
-    owner: str | None
-    stamp: float | None
-
-    def may_be_alive(self, *, now: float, expiration: float) -> bool:
-        """Whether it has an owner who has written lately, by the clocks of both sides."""
-        return bool(self.owner) and self.stamp is not None and now - self.stamp < expiration
+def may_be_alive(lease: Lease, *, now: float, expiration: float) -> bool:
+    """Whether it has an owner who has written lately, by the clocks of both sides."""
+    return bool(lease.owner) and lease.stamp is not None and now - lease.stamp < expiration
 
 
-async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[ForeignLease]:
+async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[Lease]:
     """Read the leases at an address, of any version. Nothing there is changed."""
-    mode = mode_of(lease_address(scheme, place))
+    mode = IN_DOCUMENTS[lease_address(scheme, place).mode]
     async with open_container_at(scheme, place, access) as opened:
         found = await opened.items.query(_ALL, begin=opened.names.leases)
     if not found:
@@ -52,10 +41,10 @@ async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[Fo
         )
     for document in found:
         documents.check_mode(document, mode)
-    return [_foreign(x) for x in found]
+    return [documents.lease_in(x) for x in found]
 
 
-def moved(before: Sequence[ForeignLease], after: Sequence[ForeignLease]) -> list[str]:
+def moved(before: Sequence[Lease], after: Sequence[Lease]) -> list[str]:
     """Return the owners that have written between two looks: they live.
 
     An owner that has stopped may leave its name and a fresh stamp behind, as Java's does.
@@ -66,7 +55,7 @@ def moved(before: Sequence[ForeignLease], after: Sequence[ForeignLease]) -> list
     )
 
 
-def imported(found: Sequence[ForeignLease], ranges: Sequence[FeedRange]) -> list[Lease]:
+def imported(found: Sequence[Lease], ranges: Sequence[FeedRange]) -> list[Lease]:
     """Return the leases to create, for a feed with these ranges."""
     return [
         Lease(range=_in_feed(x.range, ranges), checkpoint=Checkpoint(x.position))
@@ -82,13 +71,3 @@ def _in_feed(place: FeedRange, ranges: Sequence[FeedRange]) -> FeedRange:
         if place.high and (known.low, known.high) == (place.low, place.high):
             return known
     return place
-
-
-def _foreign(document: Document) -> ForeignLease:
-    lease = documents.lease_in(document)
-    return ForeignLease(
-        range=lease.range,
-        position=lease.position,
-        owner=lease.owner,
-        stamp=lease.stamp,
-    )

@@ -2,13 +2,14 @@
 .NET's processor.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.backend import OpenOptions
-from changefeed.feeds.cosmos.address import CosmosAddress
+from changefeed.feeds.cosmos.address import Mode
 from changefeed.feeds.cosmos.client import require_async
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.leases.cosmos.changes import LeaseChanges
@@ -17,7 +18,6 @@ from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL
 from changefeed.runtime.backends import Address
 from changefeed.stores.cosmos.errors import translate_errors
 from changefeed.stores.cosmos.opening import (
-    MODES,
     RecordContainer,
     lease_address,
     open_container_at,
@@ -26,13 +26,17 @@ from changefeed.stores.cosmos.opening import (
     refuse_for_ids,
 )
 
-_IN_DOCUMENTS = dict(zip(MODES, (INCREMENTAL, FULL_FIDELITY), strict=True))
+IN_DOCUMENTS: Final[Mapping[Mode, str]] = {
+    "latest-version": INCREMENTAL,
+    "all-versions": FULL_FIDELITY,
+}
+"""What documents of leases call a mode."""
 
 
 @asynccontextmanager
 async def open_leases(at: Address, options: OpenOptions) -> AsyncIterator[CosmosLeases]:
     """Open them. With ``options.only_look``, leases that cannot be shared are shown."""
-    mode = mode_of(lease_address(at.scheme, at.place))
+    mode = lease_address(at.scheme, at.place).mode
     opening = open_container_at(at.scheme, at.place, options.cosmos, create=options.create)
     async with opening as opened:
         yield _leases_in(opened, mode, only_look=options.only_look)
@@ -40,10 +44,10 @@ async def open_leases(at: Address, options: OpenOptions) -> AsyncIterator[Cosmos
 
 @asynccontextmanager
 async def leases_over(
-    container: ContainerProxy, *, feed: ContainerProxy, processor: str, mode: str
+    container: ContainerProxy, *, feed: ContainerProxy, processor: str, mode: Mode
 ) -> AsyncIterator[CosmosLeases]:
     """Open the leases of a processor over a feed, both as an open client has them, which
-    stays the caller's. ``mode`` is one of ``MODES``.
+    stays the caller's.
 
     Raise ``StoreRefused`` if the container cannot be used, and ``StoreUnavailable``.
     """
@@ -54,19 +58,14 @@ async def leases_over(
         with translate_errors(where):
             prefix = await prefix_of_processor(processor, feed, container)
             opened = await opened_over(container, failover, where, prefix)
-        yield _leases_in(opened, _IN_DOCUMENTS[mode])
+        yield _leases_in(opened, mode)
 
 
-def _leases_in(opened: RecordContainer, mode: str, *, only_look: bool = False) -> CosmosLeases:
+def _leases_in(opened: RecordContainer, mode: Mode, *, only_look: bool = False) -> CosmosLeases:
     return CosmosLeases(
         opened.items,
         opened.names,
-        mode=mode,
+        mode=IN_DOCUMENTS[mode],
         only_look=only_look,
         changes=LeaseChanges(opened),
     )
-
-
-def mode_of(address: CosmosAddress) -> str:
-    """Return the mode of leases at an address, as documents call it."""
-    return _IN_DOCUMENTS[address.options.get("mode", MODES[0])]

@@ -41,7 +41,6 @@ _IN_NO_ID = re.compile(r"[/\\?#\x00-\x1f]")
 _ANY = "SELECT TOP 1 c.id FROM c WHERE STARTSWITH(c.id, @begin)"
 OPTIONS = ("prefix", "processor", "feed", "mode")
 DEFAULT_PREFIX = "changefeed"
-MODES = ("latest-version", "all-versions")
 KEYS = ("/id", "/partitionKey")
 
 INDEXING: dict[str, Any] = {
@@ -115,13 +114,9 @@ async def opened_over(
 def lease_address(scheme: str, place: str) -> CosmosAddress:
     """Read the address of a lease container. Raise ``StoreRefused`` with advice."""
     try:
-        address = read_address(scheme, place, known=OPTIONS)
+        return read_address(scheme, place, known=OPTIONS)
     except AddressWrong as error:
         raise StoreRefused(str(error)) from error
-    mode = address.options.get("mode", MODES[0])
-    if mode not in MODES:
-        raise StoreRefused(f"unknown mode {mode!r}. Known modes: {', '.join(MODES)}")
-    return address
 
 
 @asynccontextmanager

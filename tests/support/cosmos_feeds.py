@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
-from changefeed.feeds.cosmos.feed import CosmosFeed, Mode
+from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress, Mode
+from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.opening import open_cosmos
 from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId
 from changefeed.log.records import Record

@@ -11,7 +11,8 @@ from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.cosmos import repeating
-from changefeed.feeds.cosmos.feed import CosmosFeed, Mode
+from changefeed.feeds.cosmos.address import Mode
+from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.opening import feed_over
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, Position, RangeId

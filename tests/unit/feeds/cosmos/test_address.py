@@ -17,11 +17,13 @@ STRING = f"AccountEndpoint=https://acc.documents.azure.com:443/;AccountKey={SECR
 
 
 def test_an_address_names_endpoint_database_container_and_options() -> None:
-    read = read_address("cosmos", "//acc.example:444/shop/or%20ders?mode=x", known={"mode"})
+    read = read_address(
+        "cosmos", "//acc.example:444/shop/or%20ders?mode=all-versions", known={"mode"}
+    )
     assert read.endpoint == "https://acc.example:444/"
     assert (read.database, read.container) == ("shop", "or ders")
     assert account_of(read, CosmosAccess()).host == "acc.example"
-    assert read.options == {"mode": "x"}
+    assert read.options == {"mode": "all-versions"}
     assert str(read) == "https://acc.example:444/shop/or ders"
 
 

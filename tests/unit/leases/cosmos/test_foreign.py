@@ -1,29 +1,28 @@
 """Leases of other processors, fitted to the ranges that a feed has."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
-from changefeed.leases.cosmos.foreign import ForeignLease, imported, moved
+from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.cosmos.foreign import imported, may_be_alive, moved
+from changefeed.leases.lease import HostName, Lease
 
 MIDDLE = "1FFFFFFFFFFFFFFF"
 LOWER = FeedRange(id=RangeId("1"), high=MIDDLE, parents=(RangeId("0"),))
 UPPER = FeedRange(id=RangeId("2"), low=MIDDLE, high="FF", parents=(RangeId("0"),))
 
 
-def foreign(
-    name: str, low: str = "", high: str = "", position: str | None = '"7"'
-) -> ForeignLease:
-    return ForeignLease(
+def foreign(name: str, low: str = "", high: str = "", position: str | None = '"7"') -> Lease:
+    return Lease(
         range=FeedRange(id=RangeId(name), low=low, high=high),
-        position=None if position is None else Position(position),
-        owner="java-1",
+        checkpoint=None if position is None else Checkpoint(Position(position)),
+        owner=HostName("java-1"),
         stamp=100.0,
     )
 
 
-def ranges_of(*found: ForeignLease) -> list[FeedRange]:
+def ranges_of(*found: Lease) -> list[FeedRange]:
     return [x.range for x in imported(found, [LOWER, UPPER])]
 
 
@@ -48,13 +47,13 @@ def test_a_range_that_was_never_read_starts_where_the_settings_say() -> None:
 
 @pytest.mark.parametrize(("now", "alive"), [(100.0, True), (159.0, True), (160.0, False)])
 def test_who_wrote_lately_may_be_alive(now: float, alive: bool) -> None:  # noqa: FBT001
-    assert foreign("1").may_be_alive(now=now, expiration=60.0) == alive
+    assert may_be_alive(foreign("1"), now=now, expiration=60.0) == alive
 
 
 def test_a_fleet_that_stopped_a_moment_ago_is_not_taken_for_a_living_one() -> None:
     before = [foreign("1"), foreign("2")]
     assert moved(before, before) == []
     assert moved(before, [foreign("1"), replace(foreign("2"), stamp=117.0)]) == ["java-1"]
-    released = replace(foreign("2"), owner="", stamp=117.0)
+    released = replace(foreign("2"), owner=HostName(""), stamp=117.0)
     assert moved(before, [foreign("1"), released]) == []
     assert moved([], [foreign("1")]) == ["java-1"]
