@@ -22,6 +22,8 @@ from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease, require_checkpoint
 from changefeed.leases.updating import vacate
 
+_TRIES = 10
+
 
 class LeaseChange(enum.Enum):
     """What happens to a lease."""
@@ -92,7 +94,7 @@ async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None
     await container.replace(moved.stamped(stamp=time.time()))
 
 
-async def read_all(container: LeaseContainer, *, tries: int = 10) -> Sequence[Lease] | None:
+async def read_all(container: LeaseContainer) -> Sequence[Lease] | None:
     """Return every lease whole, with the lineage of one moment; ``None`` if it kept changing.
 
     Positions may be of moments a little apart, each as it was checkpointed. But no range has
@@ -100,7 +102,7 @@ async def read_all(container: LeaseContainer, *, tries: int = 10) -> Sequence[Le
     position.
     """
     before = _lineage(await container.list())
-    for _ in range(tries):
+    for _ in range(_TRIES):
         found = [await container.read(x) for x in sorted(before)]
         whole = [x for x in found if x is not None]
         after = _lineage(await container.list())

@@ -40,9 +40,7 @@ def _read(address: Address, known: set[str]) -> tuple[CosmosAddress, ClientOptio
 
 def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager[Feed]:
     read, asked = _read(address, {"mode", *OPTIONS})
-    return open_cosmos(
-        read, options.cosmos, mode=read.mode, options=asked, budgets=options.budgets
-    )
+    return open_cosmos(read, options.cosmos, options=asked, budgets=options.budgets)
 
 
 def position_traits() -> PositionTraits:

@@ -20,22 +20,17 @@ async def open_cosmos(
     address: CosmosAddress,
     access: CosmosAccess,
     *,
-    mode: Mode = "latest-version",
-    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
     options: ClientOptions = NO_OPTIONS,
     budgets: Budgets | None = None,
 ) -> AsyncIterator[CosmosFeed]:
     """Open the change feed of a container, as long as the block lasts.
 
-    ``timeout`` is for each request, in seconds; ``options`` is how it asks its account, and its
-    share is that of all feeds of the container that have the same ``budgets``. Raise
-    ``FeedRefused`` if there is no such container or no access to it, and ``FeedUnavailable``
-    if it does not answer.
+    ``options`` is how it asks its account, and its share is that of all feeds of the container
+    that have the same ``budgets``. Raise ``FeedRefused`` if there is no such container or no
+    access to it, and ``FeedUnavailable`` if it does not answer.
     """
-    async with _opened(
-        address, access, timeout, options, {} if budgets is None else budgets
-    ) as requests:
-        yield await _feed_of(requests, mode)
+    async with _opened(address, access, options, {} if budgets is None else budgets) as asked:
+        yield await _feed_of(asked, address.mode)
 
 
 @asynccontextmanager
@@ -43,14 +38,13 @@ async def open_items(
     address: CosmosAddress,
     access: CosmosAccess,
     *,
-    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
     options: ClientOptions = NO_OPTIONS,
 ) -> AsyncIterator[CosmosItems]:
     """Open the items of a container to queries, as long as the block lasts.
 
     Otherwise as ``open_cosmos``.
     """
-    async with _opened(address, access, timeout, options, {}) as requests:
+    async with _opened(address, access, options, {}) as requests:
         found = await requests.container()
         yield CosmosItems(requests, found["_rid"], found["partitionKey"]["paths"])
 
@@ -59,15 +53,14 @@ async def open_items(
 async def _opened(
     address: CosmosAddress,
     access: CosmosAccess,
-    timeout: float,  # noqa: ASYNC109 - of each request, not of this function
     options: ClientOptions,
     budgets: Budgets,
 ) -> AsyncIterator[Requests]:
-    async with answering(str(address), timeout):
+    async with answering(str(address)):
         account = account_of(address, access)
     where = f"{account.endpoint}{address.database}/{address.container}"
     async with AsyncExitStack() as stack:
-        async with answering(where, timeout):
+        async with answering(where):
             client = await stack.enter_async_context(
                 client_of(account, **options.client_arguments)
             )
@@ -75,24 +68,19 @@ async def _opened(
         container = database.get_container_client(address.container)
         budget = options.budget(where, budgets)
         failover = await stack.enter_async_context(Failover.opened(container))
-        yield Requests(container, failover, where=where, timeout=timeout, budget=budget)
+        yield Requests(container, failover, where=where, budget=budget)
 
 
 @asynccontextmanager
-async def feed_over(
-    container: ContainerProxy,
-    *,
-    mode: Mode,
-    timeout: float = 30.0,  # noqa: ASYNC109 - of each request, not of this function
-) -> AsyncIterator[CosmosFeed]:
+async def feed_over(container: ContainerProxy, *, mode: Mode) -> AsyncIterator[CosmosFeed]:
     """Open the change feed of a container as an open client has it, which stays the caller's.
 
     Otherwise as ``open_cosmos``.
     """
-    async with answering("the container of the feed", timeout):
+    async with answering("the container of the feed"):
         where = require_async(container)
     async with Failover.opened(container) as failover:
-        requests = Requests(container, failover, where=where, timeout=timeout)
+        requests = Requests(container, failover, where=where)
         yield await _feed_of(requests, mode)
 
 

@@ -43,6 +43,8 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.runtime.errors import answered
 
+TIMEOUT = 30.0
+"""Seconds for each request."""
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
 _SPLITTING: Final = 1007
 _TRIES: Final = 3
@@ -86,8 +88,8 @@ class RangeList:
 
 
 class Requests:
-    """Asks one container. Every request ends within ``timeout`` seconds; pages are paid
-    of a ``budget``, if there is one, and wait for their turn.
+    """Asks one container. Every request ends within ``TIMEOUT``; pages are paid of a
+    ``budget``, if there is one, and wait for their turn.
 
     Raises ``FeedUnavailable``, ``FeedRefused`` and ``RangeMoved``.
     """
@@ -98,7 +100,6 @@ class Requests:
         failover: Failover,
         *,
         where: str,
-        timeout: float,
         budget: Budget | None = None,
     ) -> None:
         self.spending = Spending(budget)
@@ -106,7 +107,6 @@ class Requests:
         self._failover = failover
         self._repeated = RepeatedReads(container, failover)
         self._where = where
-        self._timeout = timeout
         self._listing = asyncio.Lock()
 
     def in_another_mode(self) -> "Requests":
@@ -258,7 +258,7 @@ class Requests:
 
     @asynccontextmanager
     async def _bounded(self) -> AsyncIterator[None]:
-        async with answering(self._where, self._timeout):
+        async with answering(self._where):
             with self._failover.asking():
                 yield
 
@@ -281,14 +281,14 @@ class Requests:
 
 
 @asynccontextmanager
-async def answering(where: str, seconds: float) -> AsyncIterator[None]:
+async def answering(where: str) -> AsyncIterator[None]:
     """Bound what is done with the client, and say what its errors mean to a reader."""
     try:
-        async with asyncio.timeout(seconds):
-            with _TRANSLATOR.errors(where), _read_errors(where):
+        async with asyncio.timeout(TIMEOUT):
+            with _TRANSLATOR.errors(where):
                 yield
     except TimeoutError as error:
-        raise FeedUnavailable(f"{where} did not answer within {seconds:g} s") from error
+        raise FeedUnavailable(f"{where} did not answer within {TIMEOUT:g} s") from error
 
 
 @contextmanager
@@ -303,35 +303,30 @@ def _query_errors(where: str) -> Iterator[None]:
         raise FeedRefused(f"{where} does not take the query: {problem.message}") from error
 
 
-@contextmanager
-def _read_errors(where: str) -> Iterator[None]:
-    """Say what concerns the position that was asked for, which no other error does."""
-    try:
-        yield
-    except CosmosHttpResponseError as error:
-        raise error_of(where, problem_in(error)) from error
-
-
 _ADVICE: Final[Mapping[int, str]] = {
     401: "check the key, and the clock of this machine",
     403: "check the key, the rights of the identity, and the firewall of the account",
     404: "it is not there: check database and container in the address of the feed, or create "
     "the container",
 }
-_TRANSLATOR = Translator(unavailable=FeedUnavailable, refused=FeedRefused, advice=_ADVICE)
 
 
-def error_of(where: str, problem: ErrorAnswer) -> Exception:
-    """Say what an error means to a reader: ask again later, or a person has to act."""
-    if (problem.status, problem.substatus) == (BAD_REQUEST, RECREATED):
-        return FeedRefused(is_recreated(where))
-    if problem.may_pass or problem.status in _ADVICE:
-        return _TRANSLATOR.error(where, problem)
-    text = (
-        f"{where} refused to be read ({problem.code}) {problem.message}: if the position is "
-        f"older than the container keeps its changes, reset the lease of this range"
-    )
-    return answered(RequestRefused(text))
+class _OfReaders(Translator):
+    """Says as well what concerns the position that was asked for, as no other error does."""
+
+    def error(self, where: str, problem: ErrorAnswer) -> Exception:
+        if (problem.status, problem.substatus) == (BAD_REQUEST, RECREATED):
+            return FeedRefused(is_recreated(where))
+        if problem.may_pass or problem.status in _ADVICE:
+            return super().error(where, problem)
+        text = (
+            f"{where} refused to be read ({problem.code}) {problem.message}: if the position "
+            f"is older than the container keeps its changes, reset the lease of this range"
+        )
+        return answered(RequestRefused(text))
+
+
+_TRANSLATOR = _OfReaders(unavailable=FeedUnavailable, refused=FeedRefused, advice=_ADVICE)
 
 
 def is_recreated(where: str) -> str:
@@ -370,7 +365,7 @@ def _error_in(where: str, answer: Answer) -> Exception:
         message = str(msgspec.json.decode(answer.body)["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
         message = ""
-    return error_of(where, problem_of(answer.status, answer.headers, message))
+    return _TRANSLATOR.error(where, problem_of(answer.status, answer.headers, message))
 
 
 class _Range(msgspec.Struct, frozen=True, rename="camel"):

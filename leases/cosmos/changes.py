@@ -21,7 +21,6 @@ from changefeed.stores.bounded import CallLimits, StoreCalls
 from changefeed.stores.cosmos.items import Document
 from changefeed.stores.cosmos.opening import RecordContainer
 
-_TIMEOUT = 30.0
 _PAGE = 1000
 _MAX_PAGES = 100  # more than that is quicker listed whole
 T = TypeVar("T")
@@ -32,7 +31,7 @@ class LeaseChanges:
     """The documents of one container, of all prefixes, by when they were last written."""
 
     def __init__(self, opened: RecordContainer) -> None:
-        requests = Requests(opened.proxy, opened.failover, where=opened.where, timeout=_TIMEOUT)
+        requests = Requests(opened.proxy, opened.failover, where=opened.where)
         self._feed = CosmosFeed(
             requests,
             mode="latest-version",

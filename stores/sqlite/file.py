@@ -49,14 +49,12 @@ class SqliteFile:
     def __init__(
         self,
         path: Path | str,
-        busy_timeout: float = _BUSY_TIMEOUT,
         *,
         must_exist: bool = False,
         keeps_changes: bool = False,
     ) -> None:
         self._path = Path(path)
         self._must_exist = must_exist
-        self._busy_timeout = busy_timeout
         self._keeps_changes = keeps_changes
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
@@ -201,7 +199,7 @@ class SqliteFile:
         mode = "rw" if self._must_exist else "rwc"
         connection = sqlite3.connect(
             f"{self._path.absolute().as_uri()}?mode={mode}",
-            timeout=self._busy_timeout,
+            timeout=_BUSY_TIMEOUT,
             isolation_level=None,
             uri=True,
         )
@@ -237,7 +235,7 @@ class SqliteFile:
 
     async def _prepare(self) -> None:
         await self._run(self._look)
-        if not await self._run(partial(change_to_wal, within=self._busy_timeout)):
+        if not await self._run(partial(change_to_wal, within=_BUSY_TIMEOUT)):
             raise StoreRefused(f"{self._path}: no WAL is possible here; use a local disk")
         durability = "full" if self._keeps_changes else "normal"
         await self.select(f"pragma synchronous = {durability}")

@@ -4,7 +4,7 @@ One row for each record in ``records``, and views of it that a person can read: 
 range_id, owner, position from leases``. Every write is one transaction that begins as a writer,
 so what it decided on is what it overwrites. The version of a row is its row number, which
 SQLite's ``autoincrement`` never uses twice, not even for a row that was deleted and inserted
-again. Waiting for other writers happens off the event loop, for ``busy_timeout`` seconds.
+again. Waiting for other writers happens off the event loop, for five seconds.
 
 The file is in WAL mode with ``synchronous=normal``. A kill of any process loses nothing.
 A power cut may lose the last writes of all of them, consistently: checkpoints are then a

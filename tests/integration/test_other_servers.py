@@ -63,7 +63,7 @@ def cosmos(port: int) -> AbstractAsyncContextManager[object]:
 
 def feed(port: int) -> AbstractAsyncContextManager[object]:
     address = read_address("cosmos+http", f"//127.0.0.1:{port}/d/c", known=())
-    return open_cosmos(address, CosmosAccess(key=Secret.of(KEY)), timeout=20.0)
+    return open_cosmos(address, CosmosAccess(key=Secret.of(KEY)))
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)

@@ -1,6 +1,7 @@
 """A Cosmos DB container in an emulator in this process, its feed, and who changes both."""
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -40,7 +41,7 @@ class CosmosWorld:
 
     def feed(self, mode: Mode = "latest-version") -> Any:
         """Open a feed of the container, one that remembers nothing yet."""
-        return open_cosmos(self.address, CosmosAccess(), mode=mode)
+        return open_cosmos(dataclasses.replace(self.address, mode=mode), CosmosAccess())
 
     async def create(self, *, ranges: int = 1) -> None:
         body = {"id": "c", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}

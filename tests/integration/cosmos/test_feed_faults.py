@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.cosmos import feed as feed_module
+from changefeed.feeds.cosmos import requests
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.opening import open_cosmos
@@ -75,9 +76,10 @@ async def test_what_passes_by_itself_may_be_asked_again_and_is_asked_a_few_times
 @pytest.mark.parametrize("operation", ["change_feed", "read_ranges"])
 @pytest.mark.parametrize("substatus", [3, 1008])
 async def test_a_write_region_that_moves_is_no_reason_to_die(
-    world: CosmosWorld, operation: str, substatus: int
+    world: CosmosWorld, operation: str, substatus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_cosmos(world.address, CosmosAccess(), timeout=1.0) as feed:
+    monkeypatch.setattr(requests, "TIMEOUT", 1.0)
+    async with world.feed() as feed:
         await world.fault(effect="error", operation=operation, status=403, substatus=substatus)
         ask = (
             feed.ranges()
@@ -104,10 +106,11 @@ async def test_what_does_not_pass_is_refused_with_advice(
 
 
 async def test_a_stalled_answer_is_given_up_in_time_and_the_next_one_is_read(
-    world: CosmosWorld,
+    world: CosmosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.put("a")
-    async with open_cosmos(world.address, CosmosAccess(), timeout=0.4) as feed:
+    monkeypatch.setattr(requests, "TIMEOUT", 0.4)
+    async with world.feed() as feed:
         await world.fault(effect="delay", operation="change_feed", seconds=300, times=1)
         begun = time.monotonic()
         with pytest.raises(FeedUnavailable, match=r"did not answer within 0\.4 s"):

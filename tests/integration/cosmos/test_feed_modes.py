@@ -11,6 +11,7 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import lag_of
+from changefeed.feeds.cosmos import requests
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.opening import open_cosmos
@@ -53,10 +54,13 @@ async def test_an_address_that_leads_nowhere_is_refused_with_advice(
             pass
 
 
-async def test_a_server_that_is_not_there_may_be_asked_again_later() -> None:
+async def test_a_server_that_is_not_there_may_be_asked_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requests, "TIMEOUT", 1.0)
     address = CosmosAddress(endpoint="http://127.0.0.1:9/", database="d", container="c")
     with pytest.raises(FeedUnavailable, match=r"127\.0\.0\.1:9/d/c"):
-        async with open_cosmos(address, CosmosAccess(), timeout=1):
+        async with open_cosmos(address, CosmosAccess()):
             pass
 
 

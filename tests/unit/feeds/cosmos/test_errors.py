@@ -58,7 +58,7 @@ UNANSWERED = [*NO_HANDLES, ServiceRequestError("Too many open files"), Recursion
 @pytest.mark.parametrize("error", UNANSWERED, ids=repr)
 async def test_no_answer_and_no_file_handles_are_waited_for(error: Exception) -> None:
     with pytest.raises(FeedUnavailable):
-        async with answering("here", 5):
+        async with answering("here"):
             raise error
     with pytest.raises(StoreUnavailable), translate_errors("here"):
         raise error
@@ -66,7 +66,7 @@ async def test_no_answer_and_no_file_handles_are_waited_for(error: Exception) ->
 
 async def test_an_identity_that_is_not_accepted_is_refused_with_advice() -> None:
     with pytest.raises(FeedRefused, match="az login"):
-        async with answering("here", 5):
+        async with answering("here"):
             raise ClientAuthenticationError("none")
     with pytest.raises(StoreRefused, match="az login"), translate_errors("here"):
         raise ClientAuthenticationError("none")

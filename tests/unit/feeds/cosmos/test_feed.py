@@ -29,7 +29,7 @@ class Saying(Requests):
 
     def __init__(self) -> None:
         container = cast("ContainerProxy", None)
-        super().__init__(container, Failover(container), where="d/c", timeout=30.0)
+        super().__init__(container, Failover(container), where="d/c")
 
     async def ranges(self) -> RangeList:
         whole = FeedRange(id=ZERO, low="", high="FF")
