@@ -1,55 +1,23 @@
-"""The key map under fleets that are driven at random, and in the cases that these do not have.
-
-To look at one fleet: ``World(seed, trouble).run()``.
-"""
+"""The key map, case by case; the simulation drives fleets over it at random."""
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, RangeEnd
-from tests.unit.leases.keymap_world import Trouble, World, spanning
 
-SEEDS = range(25)
 START = Position("0")
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        Trouble(torn=0, late=0),
-        Trouble(),
-        Trouble(torn=0.02, late=0.3),
-        Trouble(somewhere=True),
-    ],
-    ids=["calm", "torn and late", "very late", "from some time on"],
-)
-def test_each_key_is_read_once_in_order_and_to_the_end(trouble: Trouble) -> None:
-    for seed in SEEDS:
-        world = World(seed, trouble)
-        world.run()
-        assert world.is_read, f"seed {seed}: {world.done} of {world.feed.last()}"
-        assert not world.keymap().overlaps(), f"seed {seed}"
-        assert not world.keymap().orphans(), f"seed {seed}"
-
-
-def test_keys_of_leases_that_were_deleted_by_hand_are_read_or_reported() -> None:
-    for seed in SEEDS:
-        world = World(seed, Trouble(torn=0.02, by_hand=0.003))
-        world.run()
-        assert world.is_read or world.keymap().orphans(), f"seed {seed}"
-
-
-def test_beside_hosts_of_dotnet_nothing_is_skipped_and_all_is_read_or_reported() -> None:
-    for seed in SEEDS:
-        world = World(seed, Trouble(torn=0.02, dotnet=True))
-        world.run()
-        assert world.is_read or world.keymap().orphans(), f"seed {seed}"
+def spanning(name: str, low: int, high: int, generation: tuple[int, int]) -> FeedRange:
+    return FeedRange(
+        id=RangeId(name), low=f"{low:02d}", high=f"{high:02d}", generation=generation
+    )
 
 
 def lease(found: FeedRange, *, epoch: int = 1, **more: Any) -> Lease:
@@ -74,6 +42,23 @@ MERGED = spanning("m", 0, 4, (2, 0))
 def test_a_child_whose_keys_a_later_range_has_had_does_not_come_again() -> None:
     assert len(KeyMap([ended(PARENT, LEFT, RIGHT)]).new_leases) == 2
     assert not KeyMap([ended(PARENT, LEFT, RIGHT), ended(MERGED)]).new_leases
+
+
+def test_a_child_of_two_parents_comes_when_both_have_ended() -> None:
+    for other in ([lease(RIGHT)], []):  # it is read, or somebody has deleted its lease
+        assert not KeyMap([ended(LEFT, MERGED), *other]).new_leases
+    (come,) = KeyMap([ended(LEFT, MERGED), ended(RIGHT, MERGED)]).new_leases
+    assert come.child.range == MERGED
+
+
+def test_an_unread_lease_begins_where_tombstones_say_and_not_where_the_root_says() -> None:
+    unread = lease(LEFT, epoch=0)
+    tombstone = ended(PARENT, LEFT, RIGHT)
+    assert KeyMap([tombstone, unread]).start_of(unread) == Checkpoint(START)
+    root = RangeEnd(children=(Child(range=LEFT, start=START),))
+    assert KeyMap([unread], root=root).start_of(unread) is None
+    assert not KeyMap([], root=root).orphans()
+    assert KeyMap([unread]).start_of(unread) is None
 
 
 def test_what_was_written_late_is_not_read_and_is_deleted() -> None:

@@ -68,6 +68,10 @@ def test_the_log_and_its_brokers_have_no_more_lines() -> None:
     assert sum(len(x.read_text("utf-8").splitlines()) for x in found) <= 14_900
 
 
+def test_the_tests_have_no_more_lines() -> None:
+    assert sum(len(x.read_text("utf-8").splitlines()) for x in files("tests")) <= 70_100
+
+
 def test_there_are_no_more_protocols_and_settings() -> None:
     protocols = [x.name for x in classes(*CORE) if "Protocol" in bases(x)]
     assert len(protocols) <= 8, protocols
