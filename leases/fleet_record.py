@@ -10,7 +10,8 @@ checkpoints of another fleet, or a store that was emptied, are no checkpoints th
 A store of ownership that was emptied is found again: the id is that of the checkpoints.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -32,32 +33,35 @@ async def join_fleet(
     Raise ``StoreRefused`` if there are leases and they are about another feed, or if the
     checkpoints are those of another fleet. A container without leases takes any feed.
     """
-    for _ in range(_ATTEMPTS):
-        found = await _of_feed(container, feed)
+
+    def joined(found: FleetRecord) -> FleetRecord:
         refuse_other_checkpoints(found)
-        wanted = change(found.of_feed(feed))
-        stored = found if wanted == found else await container.put_fleet(wanted)
-        if stored is not None:
-            return stored
-    raise _busy()
+        return change(found.of_feed(feed))
+
+    return await _updated(container, partial(compare_feeds, container, feed), joined)
 
 
-async def compare_feeds(container: LeaseContainer, feed: str) -> None:
-    """Raise as ``join_fleet`` for another feed, and write nothing. Commands that change some
-    leases ask this first.
+async def compare_feeds(container: LeaseContainer, feed: str) -> FleetRecord:
+    """Return the record. Raise as ``join_fleet`` for another feed, and write nothing. Commands
+    that change some leases ask this first.
     """
-    await _of_feed(container, feed)
+    assert feed, "a feed has an identity"
+    found = await container.fleet()
+    if found.feed not in (None, feed) and await container.list():
+        raise StoreRefused(
+            f"the leases are about another feed ({found.feed}) than the one at its address now "
+            f"({feed}): it was deleted and recreated, or the address of the leases is that "
+            f"of another fleet. Positions of the one mean nothing in the other: name other "
+            f"leases, or start all ranges again with: changefeed reset --all --to=beginning"
+        )
+    return found
 
 
 async def adopt_feed(container: LeaseContainer, feed: str) -> FleetRecord:
     """Let the leases be about this feed, and the checkpoints be theirs, whatever they were
     before. Commands that have moved all leases call this.
     """
-    for _ in range(_ATTEMPTS):
-        stored = await container.put_fleet((await container.fleet()).of_feed(feed))
-        if stored is not None:
-            return stored
-    raise _busy()
+    return await _updated(container, container.fleet, lambda x: x.of_feed(feed))
 
 
 def changed_to(record: FleetRecord, expiration: float, balance: str) -> FleetRecord:
@@ -74,13 +78,13 @@ async def forget_before(container: LeaseContainer, record: FleetRecord) -> None:
 
 async def settle_root(container: LeaseContainer, root: RangeEnd) -> RangeEnd:
     """Settle where the fleet began, once; return this, or what another has settled before."""
-    for _ in range(_ATTEMPTS):
-        found = await container.fleet()
-        if found.root is not None:
-            return found.root
-        if await container.put_fleet(replace(found, root=root)) is not None:
-            return root
-    raise _busy()
+
+    def settled(found: FleetRecord) -> FleetRecord:
+        return replace(found, root=root) if found.root is None else found
+
+    stored = await _updated(container, container.fleet, settled)
+    assert stored.root is not None, "the record that was written has a root"
+    return stored.root
 
 
 def refuse_other_checkpoints(record: FleetRecord) -> None:
@@ -99,19 +103,16 @@ def refuse_other_checkpoints(record: FleetRecord) -> None:
     )
 
 
-async def _of_feed(container: LeaseContainer, feed: str) -> FleetRecord:
-    """Return the record, if the leases are about this feed, or about none."""
-    assert feed, "a feed has an identity"
-    found = await container.fleet()
-    if found.feed not in (None, feed) and await container.list():
-        raise StoreRefused(
-            f"the leases are about another feed ({found.feed}) than the one at its address now "
-            f"({feed}): it was deleted and recreated, or the address of the leases is that "
-            f"of another fleet. Positions of the one mean nothing in the other: name other "
-            f"leases, or start all ranges again with: changefeed reset --all --to=beginning"
-        )
-    return found
-
-
-def _busy() -> StoreUnavailable:
-    return StoreUnavailable("others write the record of the fleet at the same time")
+async def _updated(
+    container: LeaseContainer,
+    read: Callable[[], Awaitable[FleetRecord]],
+    change: Callable[[FleetRecord], FleetRecord],
+) -> FleetRecord:
+    """Write what ``change`` makes of the record, if that is another; return what is stored."""
+    for _ in range(_ATTEMPTS):
+        found = await read()
+        wanted = change(found)
+        stored = found if wanted == found else await container.put_fleet(wanted)
+        if stored is not None:
+            return stored
+    raise StoreUnavailable("others write the record of the fleet at the same time")
