@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters
@@ -288,13 +286,6 @@ async def test_a_failure_does_not_count_against_a_change_that_is_not_acknowledge
     assert not handing.keys.waiting, "1 comes first of its key, and has never failed alone"
 
 
-async def test_with_manual_checkpoints_what_an_observer_has_returned_from_is_not_done() -> None:
-    observer = Picky()
-    handing = Handing(lambda: observer, checkpoint="manual")
-    await handing.process(batch(5), seconds=10)
-    assert (observer.done, handing.left) == ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5])
-
-
 async def test_to_acknowledge_a_change_says_nothing_of_those_before_it() -> None:
     class Acknowledging(Picky):
         async def process(self, context: Context, changes: Sequence[Change]) -> None:
@@ -345,34 +336,3 @@ async def test_a_call_that_a_cancellation_finds_stuck_goes_before_the_cancellati
     handing = Handing(Deaf, concurrency=2, timeout=10)
     with pytest.raises(ObserverStuck):
         await handing.process(batch(2), seconds=1)
-
-
-@given(
-    keys=st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=120),
-    concurrency=st.integers(1, 6),
-    fails=st.dictionaries(st.integers(1, 120), st.integers(1, 2)),
-    manual=st.booleans(),
-)
-async def test_each_key_stays_in_order_and_nothing_is_lost_whatever_fails(
-    keys: list[str], concurrency: int, fails: dict[int, int], *, manual: bool
-) -> None:
-    done: list[Change] = []
-
-    class Flaky(Bare):
-        async def process(self, context: Context, changes: Sequence[Change]) -> None:
-            for one in changes:
-                await asyncio.sleep(len(changes) % 3)
-                if fails.get(one.sequence, 0):
-                    fails[one.sequence] -= 1
-                    raise ValueError("for now")
-                done.append(one)
-            if manual:
-                context.checkpoint(changes[-1])
-
-    checkpoint = "manual" if manual else "batch"
-    handing = Handing(Flaky, concurrency=concurrency, checkpoint=checkpoint)
-    await handing.process([make.change(n, key=x) for n, x in enumerate(keys, start=1)])
-    assert handing.left == []
-    for key in set(keys):
-        order = list(dict.fromkeys(x.sequence for x in done if x.key == key))
-        assert order == [n for n, x in enumerate(keys, start=1) if x == key]
