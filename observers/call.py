@@ -44,6 +44,7 @@ from changefeed.observers.error_text import kind_of, text_of
 from changefeed.observers.errors import AttemptFailed, ObserverStuck
 from changefeed.observers.late_errors import log_late_error
 from changefeed.observers.observer import CloseReason, Context, Observer
+from changefeed.runtime.light_event import LightEvent
 
 _MAX_GRACE = 5.0
 _WAITS_FOR_AN_END = 3
@@ -165,12 +166,15 @@ async def _call(name: str, context: Context, code: _Code, seconds: float | None)
     began = loop.time()
     # At once where Python can, so that what never waits costs no turn.
     eager: Any = {"eager_start": True} if sys.version_info >= (3, 12) else {}
-    task = asyncio.Task(_contained(code), loop=loop, **eager)
+    over = LightEvent()
+    task = asyncio.Task(_contained(code, over), loop=loop, **eager)
     try:
         if not task.done():
-            await asyncio.wait((task,), timeout=seconds)
+            task.add_done_callback(over.set)  # where it raises, or never begins
+            # ``asyncio.wait`` does the same in two turns of the loop and a dozen calls.
+            await (over.wait() if seconds is None else asyncio.wait((task,), timeout=seconds))
     except asyncio.CancelledError:
-        if _has_returned(task):
+        if task.done() and not task.cancelled() and task.exception() is None:
             _cancel_later(caller, above=requests)
             return task.result()
         await _end(task, name, context, seconds, began)
@@ -219,10 +223,6 @@ async def _cancel(
         task.cancel()
 
 
-def _has_returned(task: "asyncio.Task[Any]") -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
-
-
 def _cancel_later(caller: "asyncio.Task[object]", *, above: int) -> None:
     """Cancel the caller again once it goes on, if it still is to be cancelled by then: a
     timeout that is left meanwhile takes its request back.
@@ -236,11 +236,11 @@ def _cancel_later(caller: "asyncio.Task[object]", *, above: int) -> None:
     asyncio.get_running_loop().call_soon(cancel_again)
 
 
-async def _contained(call: _Code) -> Any:
+async def _contained(call: _Code, over: LightEvent) -> Any:
     """Run it. No task may end with what ends an event loop, such as ``SystemExit``."""
     task = asyncio.current_task()
     try:
-        return await call()
+        result = await call()
     except asyncio.CancelledError:
         raise
     except GeneratorExit as error:
@@ -249,6 +249,8 @@ async def _contained(call: _Code) -> Any:
         raise _raised(error) from error
     except BaseException as error:
         raise _raised(error) from error
+    over.set()
+    return result
 
 
 def _raised(error: BaseException) -> AttemptFailed:

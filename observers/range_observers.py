@@ -116,7 +116,8 @@ class RangeObservers:
         else:
             self.events.observer_gave_up(self.context.range.id, failed, delay)
             await self.close(CloseReason.FAILED)
-        while self._look() < until and not self.context.handing_over:
+        while (now := self._now()) < until and not self.context.handing_over:
+            self._looked_at = now
             self.moved.clear()
             await self.wait(until)
         if self.context.handing_over:
@@ -160,7 +161,8 @@ class RangeObservers:
                 ended.result()
         if self._worn_out is not None:
             await self._replace(self._worn_out)
-        given, now = False, self._look()
+        given, now = False, self._now()
+        self._looked_at = now
         for n, runner in enumerate(self._runners):
             batch = self.keys.next(now, n) if runner.call is None else None
             if batch is None:
@@ -170,7 +172,7 @@ class RangeObservers:
                 await self._hand_over(runner, batch)
             else:
                 runner.call = asyncio.create_task(self._hand_over(runner, batch))
-                runner.call.add_done_callback(lambda _: self.moved.set())
+                runner.call.add_done_callback(self.moved.set)
         return given
 
     async def wait(self, until: float | None = None) -> None:
@@ -184,10 +186,6 @@ class RangeObservers:
         with suppress(TimeoutError):
             async with asyncio.timeout_at(min(later)):
                 await self.moved.wait()
-
-    def _look(self) -> float:
-        self._looked_at = self._now()
-        return self._looked_at
 
     async def end(self) -> None:
         """Cancel the calls that are under way, and wait until each has ended. Raise

@@ -19,8 +19,10 @@ class LightEvent:
     def is_set(self) -> bool:
         return self._is_set
 
-    def set(self) -> None:
-        """Wake every task that waits by now, also if it is cleared before they run."""
+    def set(self, *_: object) -> None:
+        """Wake every task that waits by now, also if it is cleared before they run. It may be
+        the callback of a task.
+        """
         self._is_set = True
         for waiter in self._waiters:
             if not waiter.done():

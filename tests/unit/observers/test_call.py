@@ -53,6 +53,33 @@ async def test_a_call_begins_at_once_where_python_can_do_that() -> None:
     assert seen == ["called"], "what never waits costs no turn of the event loop"
 
 
+async def test_who_waits_for_a_call_goes_on_in_the_next_turn_once_it_has_returned() -> None:
+    loop, seen = asyncio.get_running_loop(), list[str]()
+
+    class Noting(Bare):
+        async def process(self, *_: object) -> None:
+            await asyncio.sleep(1)
+            loop.call_soon(loop.call_soon, seen.append, "two turns later")
+
+    await CalledObserver(Noting()).process(CONTEXT, [make.change(1)])
+    assert seen == []
+
+
+async def test_a_call_that_a_stranger_cancels_before_it_begins_has_failed() -> None:
+    class Waiting(Bare):
+        async def process(self, *_: object) -> None:
+            await asyncio.sleep(1)
+
+    call = asyncio.create_task(CalledObserver(Waiting()).process(CONTEXT, [make.change(1)]))
+    others = asyncio.all_tasks()
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - others:
+        task.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(AttemptFailed, match="CancelledError"):
+            await call
+
+
 def observer_that_raises(error: BaseException) -> Any:
     class Raising:
         async def open(self, _context: object) -> None:
