@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -77,14 +76,6 @@ class _Taken(Exception):
     def __init__(self, answer: Answer) -> None:
         super().__init__()
         self.answer = answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RangeList:
-    """The physical ranges, and the container they are of."""
-
-    ranges: tuple[FeedRange, ...]
-    container_rid: str
 
 
 class Requests:
@@ -218,18 +209,8 @@ class Requests:
         raise FeedUnavailable(f"{self._where} gave no answer to read")
 
     async def topology(self, rid: str) -> Topology:
-        """List the physical ranges of the container that was opened."""
-        listed = await self.ranges()
-        self.check_same_container(listed.container_rid, rid)
-        topology = Topology.of(listed.ranges)
-        if not topology.complete:
-            raise FeedUnavailable(
-                f"the list of ranges of {self._where} has gaps: a split is going on; ask again"
-            )
-        return topology
-
-    async def ranges(self) -> RangeList:
-        """List the physical ranges, and let the client know them too.
+        """List the physical ranges of the container that was opened, ``rid``, and let the
+        client know them too.
 
         The client keeps one list for the whole process and gives away neither ids nor
         ancestors; but it shows the raw answers from which it makes the list.
@@ -253,8 +234,18 @@ class Requests:
                 except _Taken as taken:
                     raise _error_in(self._where, taken.answer) from None
                 if bodies:  # else another task was quicker, and the client sent no request
-                    return _range_list(bodies)
+                    return self._complete(bodies, rid)
         raise FeedUnavailable(f"the ranges of {self._where} could not be listed just now")
+
+    def _complete(self, bodies: Sequence[bytes], rid: str) -> Topology:
+        ranges, found = _ranges_in(bodies)
+        self.check_same_container(found, rid)
+        topology = Topology.of(ranges)
+        if not topology.complete:
+            raise FeedUnavailable(
+                f"the list of ranges of {self._where} has gaps: a split is going on; ask again"
+            )
+        return topology
 
     @asynccontextmanager
     async def _bounded(self) -> AsyncIterator[None]:
@@ -380,12 +371,14 @@ class _Ranges(msgspec.Struct, frozen=True):
     container_rid: str = msgspec.field(name="_rid", default="")
 
 
-def _range_list(bodies: list[bytes]) -> RangeList:
-    """Read the pages of a list; what was replaced in the meantime is left out."""
+def _ranges_in(bodies: Sequence[bytes]) -> tuple[Sequence[FeedRange], str]:
+    """Read the pages of a list, and the container that it is of; what was replaced in the
+    meantime is left out.
+    """
     pages = [msgspec.json.decode(x, type=_Ranges) for x in bodies]
     found = {x.id: x for page in pages for x in page.ranges}
     gone = {name for x in found.values() for name in x.parents or ()}
-    ranges = tuple(
+    ranges = [
         FeedRange(
             id=RangeId(x.id),
             low=x.min_inclusive,
@@ -395,5 +388,5 @@ def _range_list(bodies: list[bytes]) -> RangeList:
         )
         for x in found.values()
         if x.id not in gone
-    )
-    return RangeList(ranges=ranges, container_rid=pages[-1].container_rid)
+    ]
+    return ranges, pages[-1].container_rid

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from changefeed.feeds.backlog import lag_of
+from changefeed.feeds.cosmos import requests
 from changefeed.feeds.cosmos.feed import CosmosFeed
-from changefeed.feeds.cosmos.requests import RangeList
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, FeedRange, Position, RangeEnded, RangeId
 from changefeed.leases.keymap import KeyMap
@@ -183,11 +183,8 @@ async def test_nobody_is_offered_a_merged_range_whose_halves_are_being_read(
 async def test_a_list_of_ranges_with_a_gap_is_not_believed(
     feed: CosmosFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def with_a_gap() -> RangeList:
-        part = FeedRange(id=RangeId("1"), low="", high="1F", parents=(RangeId("0"),))
-        return RangeList(ranges=(part,), container_rid="")
-
-    monkeypatch.setattr(feed._requests, "ranges", with_a_gap)
+    part = FeedRange(id=RangeId("1"), low="", high="1F", parents=(RangeId("0"),))
+    monkeypatch.setattr(requests, "_ranges_in", lambda _: ([part], ""))
     with pytest.raises(FeedUnavailable, match="gaps"):
         await feed.ranges()
     monkeypatch.undo()

@@ -11,7 +11,8 @@ import pytest
 from changefeed.feeds.cosmos.answers import Answer
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.feed import CosmosFeed
-from changefeed.feeds.cosmos.requests import RangeList, Requests
+from changefeed.feeds.cosmos.requests import Requests
+from changefeed.feeds.cosmos.topology import Topology
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 
@@ -31,9 +32,9 @@ class Saying(Requests):
         container = cast("ContainerProxy", None)
         super().__init__(container, Failover(container), where="d/c")
 
-    async def ranges(self) -> RangeList:
-        whole = FeedRange(id=ZERO, low="", high="FF")
-        return RangeList(ranges=(whole,), container_rid=OURS)
+    async def topology(self, rid: str) -> Topology:
+        assert rid == OURS
+        return Topology.of([FeedRange(id=ZERO, low="", high="FF")])
 
     async def changes(self, *_: object, **query: Any) -> Answer:
         del query
