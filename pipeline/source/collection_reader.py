@@ -14,9 +14,11 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from itertools import repeat
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -40,6 +42,7 @@ from changefeed.pipeline.source.reader import NO_ENDS, Availability, Slice, some
 from changefeed.pipeline.source.retries import by_name, retry_for
 
 T = TypeVar("T")
+Part: TypeAlias = Sequence[Block] | SegmentRows
 
 _OPENING: Final = 20.0
 _BEHIND: Final = 5.0
@@ -61,9 +64,7 @@ class CollectionReader(Protocol):
         """Return the last sequence before the first record committed at or after a time."""
         ...
 
-    async def part(
-        self, name: RangeId, after: int, end: int, max_bytes: int
-    ) -> Sequence[Block] | SegmentRows:
+    async def part(self, name: RangeId, after: int, end: int, max_bytes: int) -> Part:
         """Return some of the records ``after < sequence <= end``, which are there.
 
         At least one, and about so many bytes, or else the segment of a ``StoredCollection``
@@ -159,20 +160,26 @@ class CollectionAccess:
         return {x: self._sight(x, m.position, seen[x]) for x, m in marks.items()}
 
     def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
+        name = slice_.range_id
         after, end = self.positions.order(slice_.start), self.positions.order(slice_.end)
-        for columns in self._in_blocks(slice_.range_id, after, end):
-            yield slice_.range_id, columns
+        if after >= end:
+            return iter(())
+        asked = self._asking(name, after, end)
+        return zip(repeat(name), self._in_order(name, after, end, asked), strict=False)
+
+    def _in_order(
+        self, name: RangeId, after: int, end: int, asked: Future[Part]
+    ) -> Iterator[Columns | pa.RecordBatch]:
+        """Yield the records ``after < sequence <= end``; the first are ``asked`` for."""
+        return self._in_blocks(name, after, end, asked)
 
     def _in_blocks(
-        self, name: RangeId, after: int, end: int
+        self, name: RangeId, after: int, end: int, asked: Future[Part]
     ) -> Generator[Columns, None, tuple[SegmentRows, int] | None]:
         """Yield what does not lie in a segment.
 
         Return the segment that goes on behind a sequence, if one does.
         """
-        if after >= end:
-            return None
-        asked = self._loop.start(self._part(name, after, end))
         try:
             while not isinstance(part := asked.result(), SegmentRows):
                 columns = columns_of(part, after, end)
@@ -180,7 +187,7 @@ class CollectionAccess:
                 if after >= end:
                     yield columns
                     return None
-                asked = self._loop.start(self._part(name, after, end))
+                asked = self._asking(name, after, end)
                 yield columns  # and what follows is on its way meanwhile
         finally:
             asked.cancel()
@@ -221,9 +228,9 @@ class CollectionAccess:
     def _ends(self, names: Collection[RangeId]) -> Mapping[RangeId, PartitionBounds]:
         return self._ask(lambda: self._reader.ends(list(names)))
 
-    async def _part(self, name: RangeId, after: int, end: int) -> Sequence[Block] | SegmentRows:
+    def _asking(self, name: RangeId, after: int, end: int) -> Future[Part]:
         ask = partial(self._reader.part, name, after, end, _READ_BYTES)
-        return await retry_for(ask, self._patience)
+        return self._loop.start(retry_for(ask, self._patience))
 
     def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
         return self._loop.run(retry_for(call, self._patience))

@@ -22,7 +22,7 @@ from collections.abc import (
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -114,14 +114,15 @@ class FeedAccess:
 
     def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Rows | Sequence[Change]]]:
         self._check(slice_.feed)
-        asked = _range_at(slice_.range_id, slice_)
+        where = _range_at(slice_.range_id, slice_)
+        size = self._distance(slice_.start, slice_.end)
         found: Iterator[Rows | Sequence[Change]]
-        if isinstance(self._inner, ReadsRawPages):
-            found = self._rows(self._inner, asked, slice_)
+        if isinstance(self._inner, ReadsRawPages) and size > 0:
+            asked = self._fetching(self._inner, where, slice_.start, (slice_.each or 1) * size)
+            found = self._rows(self._inner, where, slice_, asked)
         else:
-            found = self._pages(asked, slice_.start, slice_.end)
-        for changes in found:
-            yield slice_.range_id, changes
+            found = self._pages(where, slice_.start, slice_.end)
+        return zip(repeat(slice_.range_id), found, strict=False)
 
     def holding(self, slices: Sequence[Slice], keys: Collection[str]) -> Sequence[Slice]:
         if self._traits.hash_of is None:
@@ -201,7 +202,7 @@ class FeedAccess:
             each = self._changes_of_each([x.sequence for x in page.changes])
 
     def _rows(
-        self, feed: ReadsRawPages, found: FeedRange, slice_: Slice
+        self, feed: ReadsRawPages, found: FeedRange, slice_: Slice, asked: Future[RawPage]
     ) -> Iterator[Rows | Sequence[Change]]:
         """Yield the same in columns. Pages are asked for before the last one is cut.
 
@@ -209,12 +210,8 @@ class FeedAccess:
         Until that is cut, they are taken to have one change each: a second request costs less
         than changes behind the end.
         """
-        after, end, each = slice_.start, slice_.end, 0
+        after, end, each = slice_.start, slice_.end, slice_.each or 0
         until = self._order(end)
-        if self._order(after) >= until:
-            return
-        size = (slice_.each or 1) * self._distance(after, end)
-        asked = self._fetching(feed, found, after, size)
         try:
             while True:
                 try:

@@ -132,7 +132,9 @@ class Access(Protocol):
     def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Block]]:
         """Yield the changes of a slice, in order, each with the range of the slice.
 
-        They are the planned ones, also after the range has split or merged.
+        They are the planned ones, also after the range has split or merged. The first are
+        asked for by the call, and come in while the caller reads another slice. What it does
+        not take is cancelled by ``close``.
         """
         ...
 

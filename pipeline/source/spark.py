@@ -13,6 +13,7 @@ them out as it likes: the feed keeps no state for a query.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -372,12 +373,14 @@ def read_slices(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changes of some slices as record batches, one slice after the other.
 
+    While a slice is read, the first page of the next one is on its way, and no more of it.
     One of so many ``tasks`` spends its part of the budget that the feed has.
     """
     if not slices:
         return
     address = of_a_task(options.feed, tasks)
     with query_advice(), kept_access(address, options.cosmos, feed=slices[0].feed) as access:
-        for slice_ in slices:
-            for range_id, changes in access.read(slice_):
+        begun = pairwise(chain(map(access.read, slices), [iter(())]))  # the next, too
+        for slice_, (found, _) in zip(slices, begun, strict=True):
+            for range_id, changes in found:
                 yield options.envelope.batch(range_id, changes, slice_.generation)

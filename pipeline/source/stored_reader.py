@@ -19,7 +19,7 @@ from changefeed.log.format.block_format import Columns
 from changefeed.log.reading.store_address import parse_store_address
 from changefeed.log.reading.stored_collection import StoredCollection, damaged
 from changefeed.log.stores.addresses import open_store
-from changefeed.pipeline.source.collection_reader import CollectionAccess
+from changefeed.pipeline.source.collection_reader import CollectionAccess, Part
 from changefeed.pipeline.source.feed_reader import RETRY_SECONDS
 from changefeed.pipeline.source.reader import FilePart, Slice
 from changefeed.pipeline.source.retries import retry_for
@@ -76,24 +76,29 @@ class StoredAccess(CollectionAccess):
         self._checked = set[str]()
         super().__init__(kept, only=only, patience=patience, **more)
 
-    def read(self, slice_: Slice) -> Iterator[tuple[RangeId, Columns | pa.RecordBatch]]:
-        name = slice_.range_id
-        after, end = self.positions.order(slice_.start), self.positions.order(slice_.end)
+    def _in_order(
+        self, name: RangeId, after: int, end: int, asked: "Future[Part]"
+    ) -> Iterator[Columns | pa.RecordBatch]:
         gone = -1
-        while after < end:
+        while True:
             try:
-                for found in self._read(name, after, end):
+                for found in self._read(name, after, end, asked):
                     after += len(found)
-                    yield name, found
+                    yield found
+                if after >= end:
+                    return
             except SegmentGone as error:  # another may hold its records by now
                 if gone == after:
                     raise damaged(name, after, end) from error
                 gone = after
                 self._look_again(name)
+            asked = self._asking(name, after, end)
 
-    def _read(self, name: RangeId, after: int, end: int) -> Iterator[Columns | pa.RecordBatch]:
+    def _read(
+        self, name: RangeId, after: int, end: int, asked: "Future[Part]"
+    ) -> Iterator[Columns | pa.RecordBatch]:
         """Yield what flushes hold, up to the next segment, and what that holds."""
-        following = yield from self._in_blocks(name, after, end)
+        following = yield from self._in_blocks(name, after, end, asked)
         if following is not None:
             rows, after = following
             yield from read_rows(name, rows, after, end, self._fetch)

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.log.stores.store import ObjectStore
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.advice import query_advice
-from changefeed.pipeline.source.collection_reader import columns_of
+from changefeed.pipeline.source.collection_reader import Part, columns_of
 from changefeed.pipeline.source.offsets import Mark, Offset
 from changefeed.pipeline.source.planning import first_offset, next_offset, plan_slices
 from changefeed.pipeline.source.reader import Slice
@@ -187,6 +189,24 @@ async def test_damage_is_refused_for_the_range_that_it_is_in(
                 assert [x for _, x in names(access, slices[1])] == [1, 2]
             with pytest.raises(RangeDamaged, match=rf"(?s){WHOLE}.*{message}"):
                 names(access, slices[0])
+
+
+async def test_a_slice_is_asked_for_by_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, part, together = MemoryStore(), StoredCollection.part, asyncio.Barrier(2)
+    async with first_broker(store, parts=2) as core:
+        await fill(core, WHOLE, 2)
+
+    async def answered_with_another(*asked: Any) -> Part:
+        async with asyncio.timeout(10):
+            await together.wait()
+        return await part(*asked)
+
+    monkeypatch.setattr(StoredCollection, "part", answered_with_another)
+    with reading(store) as access:
+        edges = [at(access, n) for n in range(3)]
+        slices = [Slice(range_id=WHOLE, start=a, end=b) for a, b in pairwise(edges)]
+        begun = [access.read(x) for x in slices]
+        assert [len(y) for x in begun for _, y in x] == [1, 1]
 
 
 async def test_what_cannot_be_opened_is_refused_or_waited_for_and_nothing_is_made() -> None:

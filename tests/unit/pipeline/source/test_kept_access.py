@@ -93,12 +93,6 @@ def test_what_was_recreated_since_is_opened_anew_for_tasks_and_for_planners(
     assert opened.did[3:] == ["close a", "open a"]
 
 
-def test_a_feed_is_opened_once_for_tasks_that_follow_each_other(opened: Opened) -> None:
-    for _ in range(3):
-        run("a")
-    assert opened.did == ["open a"]
-
-
 def test_two_tasks_at_once_do_not_share_access_and_one_of_theirs_is_kept(
     opened: Opened,
 ) -> None:
