@@ -120,7 +120,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Task]:
     def begin(feed: Pages, *edges: int) -> Iterator[pa.RecordBatch]:
         access = partial(FeedAccess, lambda: nullcontext(feed), position_traits(), patience=0.2)
         monkeypatch.setattr(kept_access, "open_access", lambda *_, **__: access())
-        ends = [*map(position, (0, *edges))]
+        ends = [*map(position, edges)]
         slices = [
             Slice(range_id=RangeId("0"), start=a, end=b, high="FF") for a, b in pairwise(ends)
         ]
