@@ -6,6 +6,7 @@ import msgspec
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation
+from changefeed.log.hashing import place_of
 
 RECORD_BYTES = 16 * 1024 * 1024
 """The largest record, in bytes as stored."""
@@ -38,6 +39,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     operation: Operation = Operation.INSERT
     previous: bytes | None = None
     committed_us: int | None = None
+
+
+def placed_record(record: Record, parts: int, now_us: int) -> tuple[tuple[int, int], Encoded]:
+    """Return where a record belongs (``place_of``), and what a block takes of it.
+
+    Raise ``FeedRefused`` for what cannot be stored.
+    """
+    try:
+        return place_of(record.key, parts), encode_record(record, now_us)
+    except UnicodeEncodeError as error:
+        raise FeedRefused(
+            f"the key or id of {record!r:.200} has no UTF-8: half a surrogate pair is in it"
+        ) from error
 
 
 def encode_record(record: Record, now_us: int) -> Encoded:

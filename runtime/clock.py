@@ -30,4 +30,9 @@ def elapsed_time() -> float:
     return time.clock_gettime(_BOOTTIME)
 
 
+def wall_clock_us() -> int:
+    """Return the time of day in microseconds since 1970; it may go back."""
+    return time.time_ns() // 1000
+
+
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)

@@ -7,7 +7,6 @@ the first in name of those alive.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -47,6 +46,7 @@ from changefeed.log.rows.partition_reader import PartitionReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.rows.segment_reader import SegmentReader
 from changefeed.log.stores.store import ObjectStore
+from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.errors import StoreError, StoreUnavailable
 
 _log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class BrokerCore:
         *,
         ping: Ping,
         clock: Callable[[], float],
-        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        wall_us: Callable[[], int] = wall_clock_us,
         executor: Executor = in_thread,
     ) -> None:
         self.settings = settings

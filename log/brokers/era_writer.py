@@ -7,16 +7,17 @@ come, what was not acknowledged in the old one never will be.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 
 from changefeed.log.brokers.notifier import Notifier
-from changefeed.log.brokers.row_writer import RowWriter, WriterPlace
+from changefeed.log.brokers.row_writer import RowWriter
 from changefeed.log.catalog.catalog import Catalog, Era
 from changefeed.log.catalog.ranges import ranges_of
 from changefeed.log.core_settings import CoreSettings
+from changefeed.log.rows.open_row import WriterPlace
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
+from changefeed.runtime.clock import wall_clock_us
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class EraWriter:
         settings: CoreSettings,
         *,
         readers: RowReaders,
-        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        wall_us: Callable[[], int] = wall_clock_us,
     ) -> None:
         self.changed = Notifier()
         self.lost = 0

@@ -4,7 +4,6 @@ Any process with the store may do it; brokers follow the catalog. Each may be re
 ``StoreUnavailable``, which leaves open whether it is done.
 """
 
-import time
 import uuid
 
 from changefeed.feeds.feed import RangeId
@@ -17,13 +16,14 @@ from changefeed.log.catalog.transitions import (
     with_split,
 )
 from changefeed.log.hashing import DEFAULT_PARTS
+from changefeed.runtime.clock import wall_clock_us
 
 
 async def create_collection(
     catalogs: CatalogStore, name: str, *, parts: int = DEFAULT_PARTS
 ) -> Collection:
     """Create a collection; its number of parts is for good. Refuse a name that is taken."""
-    identity, now_us = uuid.uuid4().hex, time.time_ns() // 1000
+    identity, now_us = uuid.uuid4().hex, wall_clock_us()
     catalog = await catalogs.refresh()
     new = new_collection(catalog, name, parts=parts, identity=identity, now_us=now_us)
     await catalogs.create(new)

@@ -13,26 +13,21 @@ its place behind it.
 
 import asyncio
 import logging
-import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.notifier import Notifier
-from changefeed.log.brokers.open_partition import OpenPartition, SequencedBatch
 from changefeed.log.brokers.producers import key_of, stored_request, verdict_on
 from changefeed.log.brokers.put_rate import PutRate
-from changefeed.log.catalog.names import flush_key
 from changefeed.log.core_settings import CoreSettings
+from changefeed.log.format.block_format import Layout, joined
 from changefeed.log.format.flush import (
-    FlushHeader,
+    PartitionEnd,
     ProducerKey,
     ProducerState,
     StoredRequest,
-    encode_flush,
     has_table,
     state_after,
 )
@@ -44,7 +39,9 @@ from changefeed.log.protocol.messages import (
     AppendRequest,
     Reason,
 )
+from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace
 from changefeed.log.stores.store import ObjectStore
+from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
@@ -53,29 +50,20 @@ _EARLY = 1.0
 """How long a request waits for those before it, in seconds."""
 
 
-class WriterPlace(NamedTuple):
-    """Whose row of which era this is, and when the era began, by the master's clock."""
-
-    cluster: str
-    era: int
-    broker: str
-    incarnation: str
-    began_us: int = 0
-
-
 class _Group:
-    """What goes into one object. ``done`` becomes whether it exists and is ours."""
+    """What goes into one object. ``done`` becomes where its records begin, or None: lost."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.batches = dict[Key, list[SequencedBatch]]()
+        self.columns = defaultdict[Key, list[Layout]](list)
+        self.counts = Counter[Key]()
         self.requests: list[StoredRequest] = []
-        self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[Mapping[Key, int] | None]
+        self.done = asyncio.get_running_loop().create_future()
 
 
 class _UnderWay(NamedTuple):
-    number: int
-    data: bytes
+    made: RowObject
     group: _Group
     task: asyncio.Task[bool]
 
@@ -93,7 +81,7 @@ class RowWriter:
         place: WriterPlace,
         settings: CoreSettings,
         on_durable: Callable[[int, bytes], None],
-        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        wall_us: Callable[[], int] = wall_clock_us,
     ) -> None:
         self.place = place
         self.durable = 0
@@ -105,17 +93,13 @@ class RowWriter:
         self._store = store
         self._settings = settings
         self._on_durable = on_durable
-        self._wall_us = wall_us
-        self._partitions = dict[Key, OpenPartition]()
+        self._row = OpenRow(place, wall_us)
         self._groups: deque[_Group] = deque()
         self._under_way: deque[_UnderWay] = deque()
-        self._next = 1
         self._rate = PutRate(settings.puts)
-        self._written_us = place.began_us
         self._buffered = 0
         self._closing = False
         self._accepted: dict[ProducerKey, ProducerState] = {}
-        self._written: dict[ProducerKey, ProducerState] = {}
         self._heard: dict[ProducerKey, float] = {}
         self._changed = Notifier()
         self._ended = asyncio.Event()
@@ -123,15 +107,15 @@ class RowWriter:
     def open(self, collection: str, partitions: Iterable[RangeId]) -> None:
         """Take records for these partitions from now on; those it has stay as they are."""
         for partition in partitions:
-            key = (collection, partition)
-            self._partitions.setdefault(key, OpenPartition(collection, partition))
+            end = PartitionEnd(collection=collection, partition=partition)
+            self._row.ends.setdefault(end.key, end)
 
     def has(self, collection: str, partition: RangeId) -> bool:
-        return (collection, partition) in self._partitions
+        return (collection, partition) in self._row.ends
 
     def last(self, collection: str, partition: RangeId) -> int:
         """Return how far a partition of this row has come in objects, durable or under way."""
-        return self._partitions[collection, partition].end.last
+        return self._row.ends[collection, partition].last
 
     @property
     def is_open(self) -> bool:
@@ -170,14 +154,16 @@ class RowWriter:
         if verdict == "taken":
             return self._not("taken")
         if verdict == "stored":
-            return await self._settled(AppendReceipt(duplicate=True), self._last_accepted())
-        assert verdict == "new", f"{request.number} of {request.producer} is {verdict}"
-        group = self._accept(collection, request, size)
-        firsts = tuple(
-            group.batches[collection, x.partition][-1].first for x in request.batches
-        )
-        assert min(firsts) > 0, f"sequences count from 1: {firsts}"
-        return await self._settled(AppendReceipt(firsts=firsts), group)
+            group, ahead = self._last_accepted(), list[tuple[Key, int]]()
+        else:
+            assert verdict == "new", f"{request.number} of {request.producer} is {verdict}"
+            group, ahead = self._accept(collection, request, size)
+        begin = await asyncio.shield(group.done) if group is not None else {}
+        if begin is None:
+            return self._not("moving")
+        firsts = tuple(begin[key] + count for key, count in ahead)
+        assert min(firsts, default=1) > 0, f"sequences count from 1: {firsts}"
+        return AppendReceipt(firsts=firsts, duplicate=verdict == "stored")
 
     def _last_accepted(self) -> _Group | None:
         """Return what holds the newest records that are not durable yet."""
@@ -185,15 +171,23 @@ class RowWriter:
             return self._groups[-1]
         return self._under_way[-1].group if self._under_way else None
 
-    def _accept(self, collection: str, request: AppendRequest, size: int) -> _Group:
-        """Give a request its place, whole in one object."""
+    def _accept(
+        self, collection: str, request: AppendRequest, size: int
+    ) -> tuple[_Group, list[tuple[Key, int]]]:
+        """Give a request its place, whole in one object.
+
+        Return how many records of its partition are there before each of its batches.
+        """
         if not self._groups or self._groups[-1].bytes >= self._settings.flush_bytes:
             self._groups.append(_Group())
         group, key = self._groups[-1], key_of(collection, request)
         assert self.is_open, f"{self.place} takes nothing more"
+        ahead = list[tuple[Key, int]]()
         for batch in request.batches:
-            placed = self._partitions[collection, batch.partition].accept(batch)
-            group.batches.setdefault((collection, batch.partition), []).append(placed)
+            place = (collection, batch.partition)
+            ahead.append((place, group.counts[place]))
+            group.counts[place] += batch.count
+            group.columns[place].append(batch.columns)
         stored = stored_request(collection, request)
         group.requests.append(stored)
         self._accepted[key] = state_after(self._accepted.get(key), stored, 0)
@@ -201,12 +195,7 @@ class RowWriter:
         group.bytes += size
         self._buffered += size
         self._changed.notify()
-        return group
-
-    async def _settled(self, answer: Answer, group: _Group | None) -> Answer:
-        if group is None or await asyncio.shield(group.done):
-            return answer
-        return self._not("moving")
+        return group, ahead
 
     def _not(self, reason: Reason, delay: float | None = None) -> AppendRejection:
         delay = self._settings.catalog_interval if delay is None else delay
@@ -263,89 +252,60 @@ class RowWriter:
                 return
 
     def _send(self, tasks: asyncio.TaskGroup, group: _Group) -> None:
-        number, self._next = self._next, self._next + 1
+        number = self._row.next
         assert number == self.durable + len(self._under_way) + 1, (
             f"object {number} of {self.place} leaves a gap behind {self.durable}"
         )
-        assert group.batches, f"object {number} of {self.place} would hold nothing"
-        now_us = self._now_us()
-        header = self._header(number, now_us)
-        records = [
-            self._partitions[k].records(v, now_us) for k, v in sorted(group.batches.items())
-        ]
+        assert group.columns, f"object {number} of {self.place} would hold nothing"
         assert group.requests, f"object {number} of {self.place} has records of no producer"
-        for x in group.requests:
-            key = (x.collection, x.producer)
-            self._written[key] = state_after(self._written.get(key), x, now_us)
-        header = replace(header, requests=tuple(group.requests))
-        data = encode_flush(header, records)
+        if has_table(number):
+            self._forget_the_silent()
+        columns = {key: joined(found) for key, found in group.columns.items()}
+        made = self._row.make(columns, group.requests)
+        counts = {key: end.last - made.firsts[key] + 1 for key, end in made.ends.items()}
+        assert counts == group.counts, f"{counts} records, {group.counts} accepted"
+        self._row.add(made)
         self._rate.pay()
-        task = tasks.create_task(self._create(number, data))
-        self._under_way.append(_UnderWay(number, data, group, task))
+        task = tasks.create_task(self._create(made))
+        self._under_way.append(_UnderWay(made, group, task))
         assert len(self._under_way) <= self._settings.in_flight, (
             f"{len(self._under_way)} objects of {self.place} are under way"
         )
         self._changed.notify()
 
-    def _header(self, number: int, now_us: int, *, seal: bool = False) -> FlushHeader:
-        assert number > self.durable, f"object {number} of {self.place} is there already"
-        table, producers = None, tuple[ProducerState, ...]()
-        if has_table(number) or seal:
-            self._forget_the_silent()
-            table = tuple(x.end for x in self._partitions.values())
-            producers = tuple(self._written.values())
-        return FlushHeader(
-            cluster=self.place.cluster,
-            era=self.place.era,
-            broker=self.place.broker,
-            incarnation=self.place.incarnation,
-            number=number,
-            written_us=now_us,
-            seal=seal,
-            table=table,
-            producers=producers,
-        )
-
     def _forget_the_silent(self) -> None:
         """Forget producers that were silent for long, and have nothing waiting."""
         before = asyncio.get_running_loop().time() - self._settings.producer_memory
         for key in [x for x, heard in self._heard.items() if heard < before]:
-            accepted, written = self._accepted.get(key), self._written.get(key)
+            accepted, written = self._accepted.get(key), self._row.producers.get(key)
             if accepted is None or (written is not None and accepted[:4] == written[:4]):
                 self._accepted.pop(key, None)
-                self._written.pop(key, None)
+                self._row.producers.pop(key, None)
                 del self._heard[key]
 
-    def _now_us(self) -> int:
-        """Return the wall-clock time; in a row it never goes back, nor before its era.
-
-        Retention goes by it, and a clock that is behind must not make records old.
-        """
-        self._written_us = max(self._written_us, self._wall_us())
-        return self._written_us
-
     async def _write_seal(self) -> None:
-        number = self._next
+        self._forget_the_silent()
+        made = self._row.make({}, seal=True)
+        number = made.number
         assert number == self.durable + 1, f"a seal {number} behind {self.durable} ends nothing"
-        data = encode_flush(self._header(number, self._now_us(), seal=True))
-        if await self._create(number, data):
+        if await self._create(made):
             self.sealed_at = number
-            self._on_durable(number, data)
+            self._on_durable(number, made.data)
         else:
             self._lose()
 
-    async def _create(self, number: int, data: bytes) -> bool:
+    async def _create(self, made: RowObject) -> bool:
         """Write an object until that is settled; return whether what is there is ours."""
-        key = flush_key(self.place.era, self.place.broker, number)
+        key = self._row.key(made.number)
         delay = self._settings.retry_delay
         while not self.lost:
             try:
-                if await self._store.create(key, data):
+                if await self._store.create(key, made.data):
                     self.is_held_up = False
                     return True
                 there = await self._store.get(key)
                 if there is not None:
-                    return there == data
+                    return there == made.data
                 why = "the store says that it is there, and has none"
             except StoreError as error:
                 why = str(error)
@@ -363,7 +323,8 @@ class RowWriter:
         while True:
             while not self._under_way:
                 await self._changed.wait()
-            number, data, group, task = self._under_way[0]
+            made, group, task = self._under_way[0]
+            number = made.number
             if not await task:
                 self._lose()
             if self.lost:
@@ -373,8 +334,8 @@ class RowWriter:
             self.durable = number
             self._buffered -= group.bytes
             assert self._buffered >= 0, f"{self._buffered} bytes wait to be written"
-            self._on_durable(number, data)
-            group.done.set_result(True)
+            self._on_durable(number, made.data)
+            group.done.set_result(made.firsts)
             self._changed.notify()
 
     def _lose(self) -> None:
@@ -391,5 +352,5 @@ class RowWriter:
         self._closing = True
         for group in [*self._groups, *(x.group for x in self._under_way)]:
             if not group.done.done():
-                group.done.set_result(False)
+                group.done.set_result(None)
         self._groups.clear()

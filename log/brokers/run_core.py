@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ from changefeed.log.core_settings import CoreSettings
 from changefeed.log.errors import Damaged
 from changefeed.log.executor import Executor, in_thread
 from changefeed.log.stores.store import ObjectStore
-from changefeed.runtime.clock import elapsed_time
+from changefeed.runtime.clock import elapsed_time, wall_clock_us
 from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ async def open_core(
     settings: CoreSettings | None = None,
     ping: Ping = no_answer,
     clock: Callable[[], float] = elapsed_time,
-    wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    wall_us: Callable[[], int] = wall_clock_us,
     executor: Executor = in_thread,
 ) -> AsyncIterator[BrokerCore]:
     """Run a broker over a store until the block is left.

@@ -19,16 +19,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import time_ns
 
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedUnavailable
 from changefeed.log.client.access import BrokerAccess
 from changefeed.log.client.address import BrokersAddress
 from changefeed.log.client.client import BrokerClient
 from changefeed.log.client.row_queues import Delivery, Placed, RowQueues, size_of
 from changefeed.log.client.sender import ProducerOptions, Sender
-from changefeed.log.hashing import place_of
 from changefeed.log.producer import Producer
 from changefeed.log.protocol.routes import Routes
-from changefeed.log.records import Record, encode_record
+from changefeed.log.records import Record, placed_record
 
 _SLICE = 1000
 """So many records are encoded in one turn of the loop."""
@@ -90,15 +89,8 @@ class BrokersProducer(Producer):
         for begin in range(0, len(records), _SLICE):
             if begin:
                 await asyncio.sleep(0)
-            for record in records[begin : begin + _SLICE]:
-                try:
-                    place = place_of(record.key, self._parts)
-                    encoded.append((place, encode_record(record, now_us)))
-                except UnicodeEncodeError as error:
-                    raise FeedRefused(
-                        f"the key or id of {record!r:.200} has no UTF-8: half a surrogate pair "
-                        f"is in it"
-                    ) from error
+            some = records[begin : begin + _SLICE]
+            encoded.extend(placed_record(x, self._parts, now_us) for x in some)
         return encoded
 
     def _enter(self, encoded: Sequence[Placed], size: int) -> asyncio.Future[None]:

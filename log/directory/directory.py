@@ -16,7 +16,6 @@ ever sees half a log.
 import asyncio
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from changefeed.log.catalog.names import CLUSTER
 from changefeed.log.catalog.transitions import new_collection, open_first_era
 from changefeed.log.hashing import DEFAULT_PARTS, MAX_PARTS
 from changefeed.log.stores.local_store import LocalStore
+from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.private_file import PRIVATE_FOLDER
 
@@ -67,7 +67,7 @@ def _make_folder(folder: Path) -> None:
 
 async def _write(store: LocalStore, parts: int) -> None:
     catalogs = CatalogStore(store, await open_cluster(store))
-    identity, now_us = uuid4().hex, time.time_ns() // 1000
+    identity, now_us = uuid4().hex, wall_clock_us()
     await catalogs.create(
         new_collection(
             catalogs.newest, COLLECTION, parts=parts, identity=identity, now_us=now_us

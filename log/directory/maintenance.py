@@ -6,7 +6,6 @@ or not to be kept. What is compacted is due at 4,096 frames, 64 MiB, or after an
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 from typing import Final
 
@@ -20,7 +19,7 @@ from changefeed.log.maintenance.compactor import CompactionTotals, Compactor
 from changefeed.log.maintenance.retention import Retention
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.local_store import LocalStore
-from changefeed.runtime.clock import elapsed_time
+from changefeed.runtime.clock import elapsed_time, wall_clock_us
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class Maintenance:
             self._readers,
             store,
             settings=settings,
-            wall_us=_wall_us,
+            wall_us=wall_clock_us,
             executor=in_thread,
         )
         self._retention = Retention(
@@ -64,7 +63,7 @@ class Maintenance:
             settings,
             now_key=NOW,
             clock=elapsed_time,
-            wall_us=_wall_us,
+            wall_us=wall_clock_us,
             trusts_clock=by_hand,
         )
 
@@ -100,7 +99,3 @@ class Maintenance:
         await self._store.put(NOW, b"")
         for _ in range(3):  # it says what is to be gone, and what is, and deletes that
             await self._retention.step()
-
-
-def _wall_us() -> int:
-    return time.time_ns() // 1000

@@ -21,7 +21,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import RangeId
 from changefeed.log.catalog.catalog import Catalog, Collection, Era, Row
 from changefeed.log.catalog.catalog_store import CatalogStore
-from changefeed.log.catalog.names import flush_key, row_prefix
+from changefeed.log.catalog.names import row_prefix
 from changefeed.log.catalog.ranges import Partition, ranges_of
 from changefeed.log.catalog.transitions import begin_ending, close_and_open
 from changefeed.log.directory.directory import (
@@ -32,18 +32,12 @@ from changefeed.log.directory.directory import (
 )
 from changefeed.log.directory.maintenance import Maintenance
 from changefeed.log.format.block_format import lay_out
-from changefeed.log.format.flush import (
-    TABLE_EVERY,
-    FlushHeader,
-    PartitionEnd,
-    encode_flush,
-    end_with,
-    has_table,
-    records_behind,
-)
-from changefeed.log.hashing import VIRTUAL_PARTS, place_of
+from changefeed.log.format.flush import TABLE_EVERY, has_table
+from changefeed.log.format.pack import Key
+from changefeed.log.hashing import VIRTUAL_PARTS
 from changefeed.log.maintenance.compactor import CompactionTotals
-from changefeed.log.records import Encoded, Record, encode_record
+from changefeed.log.records import Encoded, Record, placed_record
+from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.file_rows import RowWritten
@@ -56,8 +50,6 @@ _TOGETHER: Final = 10_000
 _FRAMES_AT_CLOSE: Final = 256
 """So many frames are compacted when their writer closes; fewer are left to the next."""
 _CACHE_BYTES: Final = 4 * 1024 * 1024
-
-_Grouped = Mapping[RangeId, Sequence[Encoded]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,14 +66,6 @@ class _Batch(NamedTuple):
     done: "asyncio.Future[AppendResult]"
 
 
-class _Frame(NamedTuple):
-    """What is written at a number of the row, and where the ranges in it end then."""
-
-    number: int
-    data: bytes
-    ends: Mapping[RangeId, PartitionEnd]
-
-
 class EventLogWriter:
     """The one writer of a log, in this process or any other. Make it with ``open``."""
 
@@ -95,11 +79,9 @@ class EventLogWriter:
         self._writing = asyncio.Lock()
         self._waiting = deque[_Batch]()
         self._task: asyncio.Task[None] | None = None
-        self._unsettled: _Frame | None = None
-        self._next = 1
+        self._row: OpenRow
+        self._unsettled: RowObject | None = None
         self._filled_at = 0
-        self._written_us = 0
-        self._ends: dict[RangeId, PartitionEnd] = {}
         self._open: Mapping[tuple[int, int], Partition] = {}
 
     @classmethod
@@ -131,14 +113,14 @@ class EventLogWriter:
     @asynccontextmanager
     async def _kept_up(self) -> AsyncIterator[None]:
         """Maintain the log every few seconds, and at the end if much was written."""
-        maintenance, began = Maintenance(self._store, self._catalogs), self._next
+        maintenance, began = Maintenance(self._store, self._catalogs), self._row.next
         running = asyncio.create_task(maintenance.run())
         try:
             yield
         finally:
             running.cancel()
             await asyncio.wait([running])
-        if self._next - began >= _FRAMES_AT_CLOSE:
+        if self._row.next - began >= _FRAMES_AT_CLOSE:
             await maintenance.attempt(everything=True)
 
     async def compact(self) -> CompactionTotals:
@@ -161,8 +143,14 @@ class EventLogWriter:
 
     @property
     def era(self) -> Era:
-        """The era whose ranges take records."""
-        return self._era()
+        """The era whose ranges take records. Raise ``FeedRefused`` if brokers write it."""
+        era = self._catalogs.newest.era
+        if era is None or [x.broker for x in era.rows] != [WRITER]:
+            raise FeedRefused(
+                f"brokers write the event log at {self._home}: append through them, as in "
+                f"brokers://127.0.0.1:7070/{COLLECTION}"
+            )
+        return era
 
     async def append(self, records: Sequence[Record]) -> AppendResult:
         """Append a batch, all of it or nothing, and return once it is durable.
@@ -200,7 +188,7 @@ class EventLogWriter:
             await self._settle()
             with answers_of_feeds():
                 await self._catalogs.change(change)
-                await self._end(self._era())
+                await self._end(self.era)
                 await self._take_over_row()
 
     async def fill_up(self) -> None:
@@ -211,26 +199,26 @@ class EventLogWriter:
         async with self._writing:
             await self._settle()
             with answers_of_feeds():
-                while self._ends and self._filled_at != self._next - 1:
-                    is_last = has_table(self._next)
+                while self._row.ends and self._filled_at != self._row.next - 1:
+                    is_last = has_table(self._row.next)
                     if is_last:
                         self._store.begin_files()  # the one before is deleted as a whole
-                    await self._create(self._frame(self._era(), {}))
+                    await self._create(self._row.make({}))
                     if is_last:
-                        self._filled_at = self._next - 1
+                        self._filled_at = self._row.next - 1
 
     async def _take_over(self) -> None:
         """Take the row of the newest era, and finish an era that was to end."""
         with answers_of_feeds():
             await self._take_over_row()
-            era = self._era()
+            era = self.era
             if era.state != "open" or self._catalogs.newest.reshaping:
                 await self._end(era)
                 await self._take_over_row()
 
     async def _take_over_row(self) -> None:
         """Learn where the row of the newest era ends, and go on there."""
-        era = self._era()
+        era = self.era
         try:
             grows = await self._store.take_over(row_prefix(era.number, WRITER))
         except RowWritten as error:
@@ -255,12 +243,16 @@ class EventLogWriter:
     async def _learn(self, era: Era, *, grows: bool) -> None:
         reader = await self._reader(era)
         ends = await reader.ends()
-        self._next = reader.known + 1
         newest = await reader.header(reader.known)
         is_full = newest is not None and newest.table is not None and not newest.sections
         self._filled_at = reader.known if is_full else 0
-        self._written_us = max([era.began_us, *(x.written_us for x in ends.values())])
-        self._ends = {x.partition: x for x in ends.values() if x.collection == COLLECTION}
+        identity, incarnation = self._catalogs.newest.identity, era.rows[0].incarnation
+        self._row = OpenRow(
+            WriterPlace(identity, era.number, WRITER, incarnation, era.began_us),
+            last=reader.known,
+            ends=ends,
+            written_us=newest.written_us if newest is not None else 0,
+        )
         self._open = ranges_of(self._catalogs.newest, COLLECTION).open_by_place
         assert len(self._open) == VIRTUAL_PARTS * self.collection.parts, (
             f"a key has a range: {len(self._open)} places of {self.collection.parts} parts"
@@ -269,26 +261,17 @@ class EventLogWriter:
             await self._end(era)
             await self._take_over_row()
 
-    def _era(self) -> Era:
-        era = self._catalogs.newest.era
-        if era is None or [x.broker for x in era.rows] != [WRITER]:
-            raise FeedRefused(
-                f"brokers write the event log at {self._home}: append through them, as in "
-                f"brokers://127.0.0.1:7070/{COLLECTION}"
-            )
-        return era
-
     async def _end(self, era: Era) -> None:
         """End an era, and open the next: three steps, each of which may be repeated."""
         row = Row(broker=WRITER, incarnation=era.rows[0].incarnation)
         await self._catalogs.change(lambda x: begin_ending(x, era.number, [row]))
         reader = await self._reader(era)
         if reader.sealed_at is None:
-            await self._create(self._frame(era, {}, seal=True))
+            await self._create(self._row.make({}, seal=True))
             await reader.tail()
         assert reader.sealed_at is not None, f"the row of era {era.number} is sealed"
         sealed = {WRITER: reader.sealed_at}
-        now_us = self._now_us()
+        now_us = self._row.now_us()
         await self._catalogs.change(lambda x: close_and_open(x, era.number, sealed, now_us))
 
     async def _write_waiting(self) -> None:
@@ -302,7 +285,7 @@ class EventLogWriter:
             self._task = None
 
     def _taken(self) -> Sequence[_Batch]:
-        taken, size = [self._waiting.popleft()], 0
+        taken = [self._waiting.popleft()]
         size = len(taken[0].records)
         while self._waiting and size + len(self._waiting[0].records) <= _TOGETHER:
             taken.append(self._waiting.popleft())
@@ -315,10 +298,9 @@ class EventLogWriter:
             await self._settle()
             now_us = int(self._clock() * 1_000_000)
             if sum(len(x.records) for x in batches) <= _IN_PLACE:
-                made = self._made(batches, now_us)
+                frame, answers = self._made(batches, now_us)
             else:
-                made = await asyncio.to_thread(self._made, batches, now_us)
-            frame, answers = made
+                frame, answers = await asyncio.to_thread(self._made, batches, now_us)
             if frame is not None:
                 with answers_of_feeds():
                     await self._create(frame)
@@ -334,86 +316,55 @@ class EventLogWriter:
 
     def _made(
         self, batches: Sequence[_Batch], now_us: int
-    ) -> tuple[_Frame | None, list[AppendResult | Exception]]:
+    ) -> tuple[RowObject | None, list[AppendResult | Exception]]:
         """Make one frame of batches, but for those that are refused."""
-        answers: list[AppendResult | Exception] = []
-        together: dict[RangeId, list[Encoded]] = {}
-        lasts = {name: end.last for name, end in self._ends.items()}
+        places: list[Mapping[Key, range] | FeedRefused] = []
+        together: dict[Key, list[Encoded]] = {}
         for batch in batches:
             try:
                 grouped = self._encoded(batch.records, now_us)
             except FeedRefused as error:
-                answers.append(error)
+                places.append(error)
                 continue
-            sequences = {}
-            for name, encoded in grouped.items():
-                first = lasts.get(name, 0) + 1
-                lasts[name] = first + len(encoded) - 1
-                sequences[name] = range(first, lasts[name] + 1)
-                together.setdefault(name, []).extend(encoded)
-            assert sum(map(len, sequences.values())) == len(batch.records), (
-                f"{len(batch.records)} records got {sequences}"
-            )
-            answers.append(AppendResult(sequences=sequences))
-        frame = self._frame(self._era(), together) if together else None
-        return frame, answers
+            there = {}
+            for key, encoded in grouped.items():
+                others = together.setdefault(key, [])
+                there[key] = range(len(others), len(others) + len(encoded))
+                others.extend(encoded)
+            assert sum(map(len, there.values())) == len(batch.records), f"{there} in a batch"
+            places.append(there)
+        if not together:
+            return None, [x for x in places if isinstance(x, FeedRefused)]
+        frame = self._row.make({key: lay_out(x) for key, x in together.items()})
+        return frame, [
+            x if isinstance(x, FeedRefused) else _result(x, frame.firsts) for x in places
+        ]
 
-    def _encoded(self, records: Sequence[Record], now_us: int) -> _Grouped:
+    def _encoded(
+        self, records: Sequence[Record], now_us: int
+    ) -> Mapping[Key, Sequence[Encoded]]:
         """Encode records, and group them by the range that takes their key."""
         parts = self.collection.parts
-        grouped: dict[RangeId, list[Encoded]] = {}
+        grouped: dict[Key, list[Encoded]] = {}
         for record in records:
-            try:
-                place = place_of(record.key, parts)
-                encoded = encode_record(record, now_us)
-            except UnicodeEncodeError as error:
-                raise FeedRefused(
-                    f"the key or id of {record.key!r} has no UTF-8: half a surrogate pair is "
-                    f"in it"
-                ) from error
-            grouped.setdefault(self._open[place].id, []).append(encoded)
+            place, encoded = placed_record(record, parts, now_us)
+            grouped.setdefault((COLLECTION, self._open[place].id), []).append(encoded)
         return grouped
 
-    def _frame(self, era: Era, grouped: _Grouped, *, seal: bool = False) -> _Frame:
-        number, now_us = self._next, self._now_us()
-        records = [
-            records_behind(self._ends.get(name) or _no_end(name), lay_out(x))
-            for name, x in sorted(grouped.items())
-        ]
-        table = tuple(self._ends.values()) if seal or has_table(number) else None
-        header = FlushHeader(
-            cluster=self._catalogs.newest.identity,
-            era=era.number,
-            broker=WRITER,
-            incarnation=era.rows[0].incarnation,
-            number=number,
-            written_us=now_us,
-            seal=seal,
-            table=table,
-        )
-        ends = {x.key[1]: end_with(x, now_us) for x in records}
-        return _Frame(number, encode_flush(header, records), ends)
-
-    def _now_us(self) -> int:
-        """Return the wall-clock time; in a row it never goes back, nor before its era."""
-        self._written_us = max(self._written_us, time.time_ns() // 1000)
-        return self._written_us
-
-    async def _create(self, frame: _Frame) -> None:
+    async def _create(self, frame: RowObject) -> None:
         self._unsettled = frame
-        key = flush_key(self._era().number, WRITER, frame.number)
-        if not await self._store.create(key, frame.data):
+        if await self._store.create(self._row.key(frame.number), frame.data):
+            self._take(frame)
+        else:
             await self._settle(must_be=True)
-        self._take(frame)
 
     async def _settle(self, *, must_be: bool = False) -> None:
         """Find out whether the frame that was written last is there, if that is not known."""
         frame = self._unsettled
         if frame is None:
             return
-        key = flush_key(self._era().number, WRITER, frame.number)
         with answers_of_feeds():
-            there = await self._store.get(key)
+            there = await self._store.get(self._row.key(frame.number))
         if there is None and not must_be:
             self._unsettled = None
         elif there == frame.data:
@@ -424,16 +375,19 @@ class EventLogWriter:
                 f"have taken it over, or its files were replaced. Open it again"
             )
 
-    def _take(self, frame: _Frame) -> None:
-        if self._unsettled is frame:
-            assert frame.number == self._next, f"frame {frame.number} follows {self._next - 1}"
-            self._unsettled = None
-            self._next = frame.number + 1
-            self._ends.update(frame.ends)
+    def _take(self, frame: RowObject) -> None:
+        self._unsettled = None
+        self._row.add(frame)
 
 
-def _no_end(name: RangeId) -> PartitionEnd:
-    return PartitionEnd(collection=COLLECTION, partition=name)
+def _result(places: Mapping[Key, range], firsts: Mapping[Key, int]) -> AppendResult:
+    """Return what became of a batch that is at these places behind those of its ranges."""
+    return AppendResult(
+        sequences={
+            key[1]: range(firsts[key] + x.start, firsts[key] + x.stop)
+            for key, x in places.items()
+        }
+    )
 
 
 async def compact_log(home: Path) -> CompactionTotals:

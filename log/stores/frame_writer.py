@@ -5,7 +5,6 @@ What lies there, and what a writer has to keep to, says ``file_rows``.
 
 import errno
 import os
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,6 +28,7 @@ from changefeed.log.stores.file_rows import (
     sync,
     write_all,
 )
+from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.private_file import PRIVATE_FILE
 
 _FILE_BYTES: Final = 64 * 1024 * 1024
@@ -131,7 +131,7 @@ class FrameWriter:
 
     def _write(self, descriptor: int, objects: Sequence[bytes]) -> int:
         """Write frames where the last one ended; return their bytes."""
-        now_us = time.time_ns() // 1000
+        now_us = wall_clock_us()
         pieces = []
         for number, data in enumerate(objects, self._durable + 1):
             pieces += [framed(number, data, now_us), data]

@@ -14,11 +14,12 @@ from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.metered_store import MeteredStore
 from changefeed.log.brokers.metrics import BrokerMetrics, CoreGauges, ReadLag
 from changefeed.log.brokers.operations import create_collection, split
-from changefeed.log.brokers.row_writer import RowWriter, WriterPlace
+from changefeed.log.brokers.row_writer import RowWriter
 from changefeed.log.brokers.run import problems_of
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.protocol.messages import AppendRequest
+from changefeed.log.rows.open_row import WriterPlace
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import QUICK, batch, in_era, request

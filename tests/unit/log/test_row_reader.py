@@ -2,20 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import count
 
 import pytest
 from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.log.brokers.open_partition import OpenPartition
 from changefeed.log.catalog.catalog import Row
 from changefeed.log.catalog.names import flush_key
 from changefeed.log.errors import Damaged
 from changefeed.log.format.block_format import lay_out
-from changefeed.log.format.flush import FlushHeader, decode_header, encode_flush, has_table
+from changefeed.log.format.flush import FlushHeader, decode_header, encode_flush
 from changefeed.log.format.pack import Place, Records
 from changefeed.log.records import Record, encode_record
 from changefeed.log.rows.object_cache import ObjectCache
+from changefeed.log.rows.open_row import OpenRow, WriterPlace
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.gather import gather_or_cancel
@@ -31,26 +32,23 @@ async def stored_row(at_us: Sequence[int], *, of_another: int = 0) -> MemoryStor
 
     One of the objects may have its record in another partition.
     """
-    store, objects = MemoryStore(), len(at_us)
-    partition, another = OpenPartition("orders", P1), OpenPartition("orders", P2)
-    for n in range(1, objects + 2):
-        seal = n > objects
-        header = FlushHeader(
-            cluster="c",
-            era=1,
-            broker="b",
-            incarnation="master" if seal else "b1",
-            number=n,
-            written_us=n,
-            seal=seal,
-            table=(partition.end,) if has_table(n) and not seal else None,
-        )
-        sections = []
-        if not seal:
-            here = another if n == of_another else partition
-            accepted = here.accept(batch(here.partition, f"k{n}", at_us=at_us[n - 1]))
-            sections = [here.records([accepted], n)]
-        await store.create(flush_key(1, "b", n), encode_flush(header, sections))
+    store, times = MemoryStore(), count(1)
+    row = OpenRow(WriterPlace("c", 1, "b", "b1"), lambda: next(times))
+    for n, at in enumerate(at_us, 1):
+        key = ("orders", P2 if n == of_another else P1)
+        made = row.make({key: batch(key[1], f"k{n}", at_us=at).columns})
+        await store.create(row.key(n), made.data)
+        row.add(made)
+    seal = FlushHeader(
+        cluster="c",
+        era=1,
+        broker="b",
+        incarnation="master",
+        number=row.next,
+        written_us=row.next,
+        seal=True,
+    )
+    await store.create(row.key(row.next), encode_flush(seal))
     return store
 
 

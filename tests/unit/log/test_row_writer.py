@@ -9,9 +9,10 @@ from itertools import count
 import pytest
 
 from changefeed.feeds.feed import RangeId
-from changefeed.log.brokers.row_writer import RowWriter, WriterPlace
+from changefeed.log.brokers.row_writer import RowWriter
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.protocol.messages import AppendReceipt, AppendRejection
+from changefeed.log.rows.open_row import WriterPlace
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support.brokers import batch, request
