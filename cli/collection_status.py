@@ -25,8 +25,8 @@ from changefeed.log.brokers.core import CoreStatus
 from changefeed.log.brokers.storage import storage_of
 from changefeed.log.catalog.ranges import Partition
 from changefeed.log.client.client import BrokerClient
-from changefeed.log.directory.directory import COLLECTION, answers_of_feeds, open_directory
-from changefeed.log.errors import Damaged
+from changefeed.log.directory.directory import COLLECTION, open_directory
+from changefeed.log.errors import Damaged, answers_of_feeds
 from changefeed.log.producing import log_directory
 from changefeed.log.protocol.messages import BrokerInfo
 from changefeed.log.protocol.routes import Routes

@@ -14,14 +14,9 @@ from changefeed.log.brokers import operations
 from changefeed.log.catalog.catalog import Catalog
 from changefeed.log.catalog.transitions import with_merge, with_split
 from changefeed.log.client.client import BrokerClient
-from changefeed.log.directory.directory import (
-    COLLECTION,
-    WRITER,
-    answers_of_feeds,
-    create_log,
-    open_directory,
-)
+from changefeed.log.directory.directory import COLLECTION, WRITER, create_log, open_directory
 from changefeed.log.directory.writer import EventLogWriter, compact_log
+from changefeed.log.errors import answers_of_feeds
 from changefeed.log.hashing import DEFAULT_PARTS
 from changefeed.log.maintenance.compactor import CompactionTotals
 from changefeed.log.producing import log_directory

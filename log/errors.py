@@ -10,8 +10,12 @@ FeedRefused
     └── PositionGone     retention has deleted what lies after the position
 """
 
-from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeRefused
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged, RangeRefused
 from changefeed.feeds.feed import RangeId
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 
 
 class Damaged(Exception):
@@ -84,3 +88,15 @@ def unreadable(range_id: RangeId, what: str, error: Exception) -> RangeDamaged:
         f"{what} of range {range_id!r} cannot be read: {error}. Restore the object from a copy "
         f"of the store; the other ranges go on",
     )
+
+
+@contextmanager
+def answers_of_feeds(*, may_pass: bool = False) -> Iterator[None]:
+    """Raise what feeds raise where a store does not answer; ``may_pass``: its refusal, too."""
+    try:
+        yield
+    except StoreRefused as error:
+        refused = FeedRefused(str(error))
+        raise (answered(refused) if may_pass else refused) from error
+    except StoreUnavailable as error:
+        raise FeedUnavailable(str(error)) from error

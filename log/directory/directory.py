@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedRefused
 from changefeed.log.catalog.catalog import Row
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.catalog.names import CLUSTER
 from changefeed.log.catalog.transitions import new_collection, open_first_era
+from changefeed.log.errors import answers_of_feeds
 from changefeed.log.hashing import DEFAULT_PARTS, MAX_PARTS
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.runtime.clock import wall_clock_us
@@ -126,14 +127,3 @@ def _refuse_no_log(home: Path) -> None:
             f"there is no event log at {home}. Give the directory of a log, or make one with: "
             f"changefeed produce {home} FILE --key=FIELD"
         )
-
-
-@contextmanager
-def answers_of_feeds() -> Iterator[None]:
-    """Raise what feeds raise where a store does not answer."""
-    try:
-        yield
-    except StoreRefused as error:
-        raise FeedRefused(str(error)) from error
-    except StoreUnavailable as error:
-        raise FeedUnavailable(str(error)) from error

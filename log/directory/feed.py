@@ -8,7 +8,8 @@ from typing import Self
 
 from changefeed.feeds.errors import FeedRefused
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
-from changefeed.log.directory.directory import COLLECTION, answers_of_feeds, open_directory
+from changefeed.log.directory.directory import COLLECTION, open_directory
+from changefeed.log.errors import answers_of_feeds
 from changefeed.log.protocol.routes import Routes
 from changefeed.log.reading.collection_feed import CollectionFeed
 from changefeed.log.reading.stored_collection import StoredCollection

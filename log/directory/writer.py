@@ -24,13 +24,9 @@ from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import row_prefix
 from changefeed.log.catalog.ranges import Partition, ranges_of
 from changefeed.log.catalog.transitions import begin_ending, close_and_open
-from changefeed.log.directory.directory import (
-    COLLECTION,
-    WRITER,
-    answers_of_feeds,
-    open_directory,
-)
+from changefeed.log.directory.directory import COLLECTION, WRITER, open_directory
 from changefeed.log.directory.maintenance import Maintenance
+from changefeed.log.errors import answers_of_feeds
 from changefeed.log.format.block_format import lay_out
 from changefeed.log.format.flush import TABLE_EVERY, has_table
 from changefeed.log.format.pack import Key

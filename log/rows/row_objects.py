@@ -16,7 +16,7 @@ from changefeed.log.format.pack import Place, Section, cut_columns, header_bytes
 from changefeed.log.rows.object_cache import CachedHeader, ObjectCache
 from changefeed.log.rows.row_runs import HEAD_BYTES
 from changefeed.log.rows.windows import RecordSpan, Window, is_small
-from changefeed.log.stores.local_store import Extent, get_many
+from changefeed.log.stores.local_store import ByteRange, get_many
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.gather import gather_or_cancel
 
@@ -149,7 +149,7 @@ class RowObjects:
         """Take in the objects that follow, up to one that is missing."""
         numbers = range(window.last + 1, until + 1)
         keys = flush_keys(self.era, self.broker, numbers)
-        heads = await get_many(self._store, [Extent(x, 0, HEAD_BYTES) for x in keys])
+        heads = await get_many(self._store, [ByteRange(x, 0, HEAD_BYTES) for x in keys])
         for number, data in zip(numbers, heads, strict=True):
             if data is None:
                 break
@@ -188,7 +188,7 @@ class RowObjects:
         extents = []
         for x, section in sections:
             begin = x.head + section.offset
-            extents.append(Extent(self.key(x.number), begin, begin + section.bytes))
+            extents.append(ByteRange(self.key(x.number), begin, begin + section.bytes))
         read = await self._slices(extents)
         layouts = []
         for (x, section), data in zip(sections, read, strict=True):
@@ -201,7 +201,7 @@ class RowObjects:
                 raise Damaged(f"{key} is not what was written: {error}") from error
         return layouts
 
-    async def _slices(self, extents: Sequence[Extent]) -> Sequence[bytes | None]:
+    async def _slices(self, extents: Sequence[ByteRange]) -> Sequence[bytes | None]:
         if not self._whole:
             return await get_many(self._store, extents)
         objects = await gather_or_cancel(

@@ -63,7 +63,7 @@ _PUT_BACK = (
 )
 
 
-class Extent(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes of an object, without ``end``."""
 
     key: str
@@ -71,7 +71,7 @@ class Extent(NamedTuple):
     end: int
 
 
-_Numbered = list[tuple[Extent, int]]
+_Numbered = list[tuple[ByteRange, int]]
 
 
 class LocalStore:
@@ -118,7 +118,7 @@ class LocalStore:
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         return await self._call(lambda: self._read(key, start, end), key)
 
-    async def get_many(self, extents: Sequence[Extent]) -> Sequence[bytes | None]:
+    async def get_many(self, extents: Sequence[ByteRange]) -> Sequence[bytes | None]:
         """Read parts of objects of rows at once: each as ``get``."""
         return await self._call(lambda: self._read_many(extents), extents[0].key)
 
@@ -296,8 +296,8 @@ class LocalStore:
             self._check_place()
             return None
 
-    def _read_many(self, extents: Sequence[Extent]) -> Sequence[bytes | None]:
-        found: dict[Extent, bytes | None] = {}
+    def _read_many(self, extents: Sequence[ByteRange]) -> Sequence[bytes | None]:
+        found: dict[ByteRange, bytes | None] = {}
         for folder, places in self._in_rows(extents).items():
             names = {*_names_in(folder.parent)}
             frames = [(x, n) for x, n in places if x.key[-_DIGITS:] not in names]
@@ -305,7 +305,7 @@ class LocalStore:
             found |= zip((x for x, _ in frames), read, strict=True)
         return [found[x] if x in found else self._read(*x) for x in extents]
 
-    def _in_rows(self, extents: Sequence[Extent]) -> Mapping[Path, _Numbered]:
+    def _in_rows(self, extents: Sequence[ByteRange]) -> Mapping[Path, _Numbered]:
         """Return which of extents are of objects of rows, with the numbers of these."""
         places: dict[Path, _Numbered] = {}
         rows: dict[str, _Numbered] = {}
@@ -372,7 +372,7 @@ class _InRow(NamedTuple):
     number: int
 
 
-async def get_many(store: ObjectStore, extents: Sequence[Extent]) -> Sequence[bytes | None]:
+async def get_many(store: ObjectStore, extents: Sequence[ByteRange]) -> Sequence[bytes | None]:
     """Read parts of objects at once: in a directory in one step, else side by side."""
     if isinstance(store, LocalStore):
         return await store.get_many(extents) if extents else ()
