@@ -199,7 +199,8 @@ def test_a_plan_that_was_carried_out_is_followed_by_none_that_moves_more(
         lease(n, None if owner < 0 else HOSTS[owner], load, cooling=cooling)
         for n, (owner, load, cooling) in enumerate(found)
     ]
-    after = plan_by_load(before, hosts, at_once=ALL_AT_ONCE)
+    unbounded = 9.0  # a lease may move several times before a plan is done
+    after = plan_by_load(before, hosts, at_once=unbounded)
     for cooling in (False, True):  # whether what was moved may move again, or not yet
         settled = [
             replace(
@@ -209,7 +210,7 @@ def test_a_plan_that_was_carried_out_is_followed_by_none_that_moves_more(
             )
             for x in before
         ]
-        assert plan_by_load(settled, hosts, at_once=ALL_AT_ONCE) == after
+        assert plan_by_load(settled, hosts, at_once=unbounded) == after
 
 
 def test_a_host_that_joins_gets_half_of_its_share_though_none_has_too_much() -> None:
