@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import shutil
 import sys
 import zipfile
@@ -276,22 +275,6 @@ def test_a_project_with_folders_of_our_names_runs_the_pipeline_and_its_executors
     run(command, "pipeline", "run", "--once", observer, *tables, cwd=project, **java())
     assert rows(project) == 50
     assert len((project / "seen").read_text().split()) == 50
-
-
-def test_what_is_submitted_brings_us_along(
-    environment: Path, project: Path, tmp_path: Path
-) -> None:
-    (project / "pipeline.toml").write_text(
-        'feed = "eventlog:log"\ndirectory = "tables"\n[latest]\nenabled = false\n'
-    )
-    without_us = wheels.environment(tmp_path / "cluster")
-    line = run(
-        *(environment / "bin/changefeed", "pipeline", "submit", "--config=pipeline.toml"),
-        *("--master=local[2]", "--command=once", f"--python={without_us}"),
-        cwd=project,
-    )
-    run(*shlex.split(line), cwd=project, **java())
-    assert rows(project) == 50
 
 
 def rows(project: Path) -> int:
