@@ -40,6 +40,15 @@ def _blame_later(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(deaths, "BLAMED_AFTER", 5)
 
 
+def _suspect_cleared_by_a_failure(patch: pytest.MonkeyPatch) -> None:
+    returned = Deaths.returned
+
+    def cleared(self: Deaths, done: int) -> Deaths:
+        return returned(self.cleared() if self.noted == self.suspect else self, done)
+
+    patch.setattr(Deaths, "returned", cleared)
+
+
 def _care_later(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(deaths, "CARE_FROM", 3)
 
@@ -72,6 +81,7 @@ Rule = Callable[[pytest.MonkeyPatch], None]
         _care_later,
         _care_over_with_the_next_death,
         _suspect_forgotten_by_the_next_owner,
+        _suspect_cleared_by_a_failure,
         _note_stands,
     ],
 )
