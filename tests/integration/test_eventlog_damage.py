@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeDamaged
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import Change, FeedRange, RangeId
 from changefeed.log.directory.feed import EventLog
 from changefeed.log.directory.writer import EventLogWriter
+from changefeed.log.ids import position
 from tests.support.damaged_logs import (
     HURT,
     SOUND,
@@ -63,6 +64,35 @@ async def test_a_frame_that_cannot_be_found_ends_all_ranges_there_and_takes_no_r
     with pytest.raises(FeedUnavailable, match="is not what was written"):
         async with EventLogWriter.open(path) as writer:
             await writer.append(full_records(1))
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+async def test_a_damaged_frame_before_a_seal_stops_its_own_ranges_and_no_later_era(
+    path: Path, *, is_found: bool
+) -> None:
+    """Others of its row are read, too, where it is found, though it is not what was written."""
+    truth, file = await written(path), frames_of(path)
+    async with EventLogWriter.open(path) as writer:
+        await writer.begin_era()
+        await writer.append(full_records(10))
+    data = bytearray(file.read_bytes())
+    data[data.index(b"CFR\n", len(data) // 2) + (60 if is_found else 0)] ^= 1
+    file.write_bytes(data)
+    for _ in range(2):  # a writer takes over the newest era, whatever became of the one before
+        async with EventLogWriter.open(path) as writer:
+            await writer.append(full_records(10))
+    async with EventLog.open(path) as log:
+        for name, changes in truth.items():
+            delivered, error = await read_by_pages(log, name)
+            assert (300 if is_found else -1) < len(delivered) < len(changes)
+            assert delivered == changes[: len(delivered)]
+            assert isinstance(error, RangeDamaged)
+            behind = position(log.identity, len(delivered) + 100)
+            if is_found:
+                page = await log.read(FeedRange(id=name), behind, 10)
+                assert page.changes == changes[len(delivered) + 100 :][:10]
+        later = [x for x in await log.ranges() if x.id.startswith("e2.")]
+        assert sum([len((await read_by_pages(log, x.id))[0]) for x in later]) == 30
 
 
 @pytest.mark.parametrize("seed", range(40))
