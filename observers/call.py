@@ -1,8 +1,8 @@
 """One call of the user's code: fenced, in a task of its own, in its time, and contained.
 
-The fence is asked before *every* call: between two attempts a lease may be lost, and a process
-may have been frozen for longer than its lease lived. A wrapper that waits does it through the
-fence as well.
+The fence is asked before *every* call, in the task of the call: between two attempts a lease
+may be lost, and a process may have been frozen for longer than its lease lived, also between
+two turns of its event loop. A wrapper that waits does it through the fence as well.
 
 What the user's code raises goes no further than here: outside it is an ``AttemptFailed``.
 Everything but a cancellation of ours is a failure of the observer, to be tried again, isolated
@@ -138,28 +138,33 @@ class CalledObserver:
         self._seconds = seconds
 
     async def open(self, context: Context) -> str | None:
-        self._check()
         code = partial(self._observer.open, context)
-        begins: str | None = await _call("open", context, code, self._seconds)
+        begins: str | None = await _call("open", context, code, self._seconds, self._check)
         return begins
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        self._check()
-        call = partial(self._observer.process, context, changes)
-        await _call("process", context, call, self._seconds)
+        code = partial(self._observer.process, context, changes)
+        await _call("process", context, code, self._seconds, self._check)
 
     async def put_aside(self, context: Context, change: Change) -> None:
         """Tell an observer that wants to know."""
         tell = getattr(self._observer, "put_aside", None)
         if tell is not None:
-            self._check()
-            await _call("put_aside", context, partial(tell, context, change), self._seconds)
+            code = partial(tell, context, change)
+            await _call("put_aside", context, code, self._seconds, self._check)
 
     async def close(self, context: Context, reason: CloseReason) -> None:
-        await _call("close", context, partial(self._observer.close, context, reason), None)
+        code = partial(self._observer.close, context, reason)
+        await _call("close", context, code, None, lambda: None)
 
 
-async def _call(name: str, context: Context, code: _Code, seconds: float | None) -> Any:
+async def _call(
+    name: str,
+    context: Context,
+    code: _Code,
+    seconds: float | None,
+    check: Callable[[], None],
+) -> Any:
     caller = asyncio.current_task()
     assert caller is not None, "a coroutine is awaited in a task"
     loop, requests = asyncio.get_running_loop(), caller.cancelling()
@@ -167,7 +172,7 @@ async def _call(name: str, context: Context, code: _Code, seconds: float | None)
     # At once where Python can, so that what never waits costs no turn.
     eager: Any = {"eager_start": True} if sys.version_info >= (3, 12) else {}
     over = LightEvent()
-    task = asyncio.Task(_contained(code, over), loop=loop, **eager)
+    task = asyncio.Task(_contained(code, over, check), loop=loop, **eager)
     try:
         if not task.done():
             task.add_done_callback(over.set)  # where it raises, or never begins
@@ -193,7 +198,7 @@ async def _end(
     task: "asyncio.Task[Any]", name: str, context: Context, seconds: float | None, began: float
 ) -> None:
     """Cancel a call, and wait for its end. Raise ``ObserverStuck`` if that does not come."""
-    task.add_done_callback(log_late_error)
+    task.add_done_callback(_log_late_failure)
     if seconds is None:
         await _cancel(task, None)
         return
@@ -201,6 +206,12 @@ async def _end(
     await _cancel(task, began + longest)
     if not task.done():
         raise ObserverStuck(context.range.id, name, longest)
+
+
+def _log_late_failure(task: "asyncio.Task[Any]") -> None:
+    """Write what the observer raised to the log; that it was not called is no failure."""
+    if not task.cancelled() and isinstance(task.exception(), AttemptFailed):
+        log_late_error(task)
 
 
 async def _cancel(
@@ -236,9 +247,12 @@ def _cancel_later(caller: "asyncio.Task[object]", *, above: int) -> None:
     asyncio.get_running_loop().call_soon(cancel_again)
 
 
-async def _contained(call: _Code, over: LightEvent) -> Any:
-    """Run it. No task may end with what ends an event loop, such as ``SystemExit``."""
+async def _contained(call: _Code, over: LightEvent, check: Callable[[], None]) -> Any:
+    """Run it, if it may be run yet. No task may end with what ends an event loop, such as
+    ``SystemExit``.
+    """
     task = asyncio.current_task()
+    check()
     try:
         result = await call()
     except asyncio.CancelledError:

@@ -65,6 +65,34 @@ async def test_who_waits_for_a_call_goes_on_in_the_next_turn_once_it_has_returne
     assert seen == []
 
 
+async def test_a_call_is_not_begun_if_its_lease_is_lost_before_its_turn_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop, lost, called = asyncio.get_running_loop(), asyncio.Event(), list[bool]()
+
+    class Noting(Bare):
+        async def process(self, *_: object) -> None:
+            called.append(lost.is_set())
+
+    def check() -> None:
+        if lost.is_set():
+            raise ValueError("lost")
+        loop.call_soon(lost.set)
+
+    observer = CalledObserver(Noting(), check=check)
+    await observer.process(CONTEXT, [make.change(1)])
+    assert called == [False]
+    call = asyncio.create_task(observer.process(CONTEXT, [make.change(1)]))
+    await asyncio.wait((call,), timeout=0)
+    await asyncio.sleep(0)
+    call.cancel()  # what the fence says then is no failure of the observer
+    await asyncio.wait((call,))
+    assert called == [False]
+    assert "observer failed" not in caplog.text
+    with pytest.raises(ValueError, match="lost"):
+        await observer.process(CONTEXT, [make.change(1)])
+
+
 async def test_a_call_that_a_stranger_cancels_before_it_begins_has_failed() -> None:
     class Waiting(Bare):
         async def process(self, *_: object) -> None:
