@@ -98,9 +98,7 @@ class PartitionReader:
             await row.runs.look_behind(row.kept_from)
             blocks = await self._compacted(row, key, after, max_bytes)
             if not blocks:
-                blocks = await row.read(key, after, max_bytes, end)
-            if not blocks:
-                await _check_end(row, key, after)
+                blocks = await _in_objects(row, key, after, max_bytes, end)
         except Damaged as error:
             blocks = await self._look_again(row, key, after, max_bytes)
             if not blocks:
@@ -187,11 +185,19 @@ def damage_of(name: RangeId, what: str) -> Iterator[None]:
         raise unreadable(name, what, error) from error
 
 
-async def _check_end(row: RowReader, key: Key, after: int) -> None:
-    """Raise ``Damaged`` if a partition goes on after what seems to be its end."""
-    if row.kept_from == 1 and row.sealed_at is None:
-        return
-    end = (await row.ends()).get(key)
-    last = 0 if end is None else end.last
-    if after < last:
-        raise Damaged(f"records {after + 1:,} to {last:,} are missing")
+async def _in_objects(
+    row: RowReader, key: Key, after: int, max_bytes: int, end: int
+) -> list[Block]:
+    """Read records of a partition that are in no run.
+
+    Raise ``Damaged`` where none follows, and the row says that some do.
+    """
+    blocks = await row.read(key, after, max_bytes, end)
+    if blocks or (row.kept_from == 1 and row.sealed_at is None):
+        return blocks
+    found = (await row.ends()).get(key)
+    if found is not None and found.last > after:
+        blocks = await row.read(key, after, max_bytes, end)  # they may just have come
+        if not blocks:
+            raise Damaged(f"records {after + 1:,} to {found.last:,} are missing")
+    return blocks

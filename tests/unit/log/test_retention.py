@@ -14,8 +14,10 @@ from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog import Truncation
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.errors import ClusterRefused, PositionGone
+from changefeed.log.format.flush import Ends
 from changefeed.log.ids import era_in
 from changefeed.log.maintenance.retention import if_as_it_was, with_truncations
+from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.stores.memory_store import MemoryStore
 from tests.support.brokers import (
     QUICK,
@@ -58,6 +60,26 @@ async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_lear
             assert (await keys_of(other, "orders", P1, 130))[0] == "k131"
             with pytest.raises(PositionGone):  # this one has nothing of it in memory
                 await other.read("orders", RangeId(P1), 0)
+
+
+async def test_a_row_that_grows_while_its_end_is_read_is_not_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with first_broker(MemoryStore(), parts=1, settings=KEEPING) as core:
+        await fill(core, P1, 70)
+        await retain(core.catalogs, "orders", seconds=1, bytes_=None)
+        await asyncio.sleep(30)
+        assert await start_of(core) == 64
+        late, ends = ["late"], RowReader.ends
+
+        async def ends_once_it_has_grown(row: RowReader) -> Ends:
+            if late:
+                await put(core, "orders", batch(P1, late.pop()))
+            return await ends(row)
+
+        monkeypatch.setattr(RowReader, "ends", ends_once_it_has_grown)
+        (block,) = (await core.read("orders", RangeId(P1), 70)).blocks
+        assert (block.first, block.last, late) == (71, 71, [])
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, -1, 1e308, float("inf"), float("nan")])
