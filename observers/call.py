@@ -179,7 +179,7 @@ async def _call(
             # ``asyncio.wait`` does the same in two turns of the loop and a dozen calls.
             await (over.wait() if seconds is None else asyncio.wait((task,), timeout=seconds))
     except asyncio.CancelledError:
-        if task.done() and not task.cancelled() and task.exception() is None:
+        if _has_returned(task):
             _cancel_later(caller, above=requests)
             return task.result()
         await _end(task, name, context, seconds, began)
@@ -232,6 +232,10 @@ async def _cancel(
         raise
     if not task.done():
         task.cancel()
+
+
+def _has_returned(task: "asyncio.Task[Any]") -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 def _cancel_later(caller: "asyncio.Task[object]", *, above: int) -> None:

@@ -149,7 +149,7 @@ def a_steal_clears_a_suspect(m: Patch) -> None:
     def taken_by(
         self: Lease, host: HostName, incarnation: Incarnation, deaths: Deaths | None = None
     ) -> Lease:
-        return old(self, host, incarnation, (deaths or self.deaths).returned(0))
+        return old(self, host, incarnation, (deaths or self.deaths).cleared())
 
     m.patch(Lease, "taken_by", taken_by)
 
