@@ -24,7 +24,6 @@ from changefeed.log.brokers.put_rate import PutRate
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.format.block_format import Layout, joined
 from changefeed.log.format.flush import (
-    PartitionEnd,
     ProducerKey,
     ProducerState,
     StoredRequest,
@@ -39,7 +38,7 @@ from changefeed.log.protocol.messages import (
     AppendRequest,
     Reason,
 )
-from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace
+from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace, no_end
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.errors import StoreError
@@ -107,8 +106,8 @@ class RowWriter:
     def open(self, collection: str, partitions: Iterable[RangeId]) -> None:
         """Take records for these partitions from now on; those it has stay as they are."""
         for partition in partitions:
-            end = PartitionEnd(collection=collection, partition=partition)
-            self._row.ends.setdefault(end.key, end)
+            key = (collection, partition)
+            self._row.ends.setdefault(key, no_end(key))
 
     def has(self, collection: str, partition: RangeId) -> bool:
         return (collection, partition) in self._row.ends

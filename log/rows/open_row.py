@@ -95,7 +95,7 @@ class OpenRow:
         assert not (seal and columns), f"a seal of {self.place} with records"
         now_us, requests = self.now_us(), tuple(requests)
         records = [
-            records_behind(self.ends.get(key) or _no_end(key), found)
+            records_behind(self.ends.get(key) or no_end(key), found)
             for key, found in sorted(columns.items())
         ]
         producers: dict[ProducerKey, ProducerState] = {}
@@ -135,6 +135,7 @@ class OpenRow:
         self.producers.update(made.producers)
 
 
-def _no_end(key: Key) -> PartitionEnd:
+def no_end(key: Key) -> PartitionEnd:
+    """Return the end of a partition without records."""
     collection, partition = key
     return PartitionEnd(collection=collection, partition=partition)
