@@ -7,9 +7,9 @@ whole process, with a note of it in the lease before, and the checkpoint after i
 dies under a note leaves a suspect. A change that ``BLAMED_AFTER`` owners died with is put
 aside.
 
-Kills from outside put nothing aside, as long as there are no more than three in a row, with
-calls that fail between them or not: it takes one more. What kills is aside after six deaths:
-two without care, and four with it.
+Three kills from outside, while no call about the change succeeds, put nothing aside: it takes
+four. A change that kills its process is put aside after six deaths: two without care, and four
+with it.
 
 Limits: no death of a process of another kind counts, nor that of an owner that is robbed at
 once (``max_handoff_time`` of 0). Other ranges go on beside one under care, and may leave a
@@ -63,9 +63,8 @@ class Deaths(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, noted=sequence)
 
     def returned(self, done: int) -> "Deaths":
-        """The change that was noted has killed nobody: it is done, or (0) comes again.
-
-        A suspect that comes again stays one: its call may have failed before it could kill.
+        """The call about the noted change is over, and its process lives: ``done`` is 1, or 0
+        if it failed. Then a suspect stays one: it may have failed before the change could kill.
         """
         left = self.cleared() if done and self.noted == self.suspect else self
         least = int(left.suspect is not None)

@@ -1,1 +1,1 @@
-"""What a log consists of: eras, brokers, collections, and the partitions that follow."""
+"""The catalog of a log: its eras, brokers and collections, and their partitions."""

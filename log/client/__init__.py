@@ -1,1 +1,1 @@
-"""The way to brokers over HTTP: for readers, producers and commands."""
+"""The HTTP client of brokers, with its feed and its producer."""

@@ -177,7 +177,7 @@ class EventLogWriter:
     async def begin_era(self, change: Callable[[Catalog], Catalog] = lambda x: x) -> None:
         """End all ranges that are open; those that follow have the shape that a change says.
 
-        ``change`` is as ``brokers.transitions`` has it: ``with_split``, ``with_merge``. What is
+        ``change`` is of ``log.catalog.transitions``: ``with_split``, ``with_merge``. What is
         appended meanwhile waits. May be repeated after it was cut off anywhere.
         """
         async with self._writing:

@@ -1,1 +1,1 @@
-"""What lies on disk and in stores: columns of records, packs, runs, segments. Frozen."""
+"""The formats of files and objects: columns of records, packs, runs and segments. Frozen."""

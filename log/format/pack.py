@@ -4,7 +4,7 @@
     size       of the header, 4 bytes, little-endian
     check      CRC-32 of the header, 4 bytes, little-endian
     header     MessagePack: of a flush (``flush``), or of a run (``runs``)
-    columns    for each section ten columns without a gap, as in ``eventlog.block_format``
+    columns    for each section ten columns without a gap, as in ``block_format``
 
 The header says where the pack belongs, so that one that was copied elsewhere is none of that
 place. A section holds the records of one partition, with the CRC-32 of its columns.

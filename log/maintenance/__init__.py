@@ -1,1 +1,1 @@
-"""What a log needs in the background: compaction, and the deletion of what it keeps no more."""
+"""What runs in the background of a log: compaction and retention."""

@@ -1,1 +1,1 @@
-"""What producers, readers and brokers say to each other, as values and as bytes. No I/O."""
+"""The messages between producers, readers and brokers, as values and as bytes. No I/O."""

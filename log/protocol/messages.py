@@ -1,7 +1,7 @@
 """What producers, consumers and tools say to a broker, and what it answers: plain values.
 
 **Producing.** A producer gathers records for the partitions of one broker, lays them out by
-columns (``eventlog.block_format.lay_out``), one batch for each partition, and sends them as
+columns (``log.format.block_format.lay_out``), one batch for each partition, and sends them as
 one request. All of a request is stored, in one object, or nothing of it. The partitions that
 a broker has in an era make up its *row*. A producer numbers its requests to a row from 1
 without a gap, and has no more than five of them under way. A broker stores the request that

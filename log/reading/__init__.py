@@ -1,1 +1,1 @@
-"""A collection as a feed, read from wherever its partitions lie."""
+"""The feed of a collection, over its brokers or over the store of its cluster."""

@@ -1,1 +1,1 @@
-"""Reading what was written: the objects of a row, and what they became."""
+"""Reading rows: their objects, and the runs and segments that compaction made of them."""
