@@ -64,8 +64,7 @@ def source_of(
         no_feed,
         address=without_secrets(settings.feed.address),
         place=without_secrets(leases.address),
-        expiration=leases.expiration,
-        patience=leases.expiration + leases.timing.clock_skew,
+        timing=leases.timing,
         **more,
     )
 

@@ -1,8 +1,8 @@
 """What is wrong with a fleet, by some looks at it one after the other: plain decisions.
 
 What can be seen in one look are states and problems of the last one. The others take time:
-whether a host gives signs of life, whether a range gets on, and what the clocks of the hosts
-say. Which hosts are of an older version is found by ``older_versions``.
+whether a host gives signs of life (as its ``still`` says), whether a range gets on, and what
+the clocks of the hosts say. Which hosts are of an older version is found by ``older_versions``.
 
 Limits: a clock is compared with this machine's, which may be the one that is wrong; if all
 are off by the same, it is this one. Differences below two seconds and the time
@@ -67,14 +67,14 @@ def _seen_at_once(seen: FleetStatus) -> Iterator[Diagnostic]:
             yield say(f"range {x.range}", f"{x.state}: {x.note}", "")
 
 
+def _watched(looks: Sequence[FleetStatus]) -> float:
+    return looks[-1].clock - looks[0].clock
+
+
 def _living(looks: Sequence[FleetStatus]) -> set[str]:
-    """Return the hosts whose records have moved."""
-    first, last = _by_name(looks[0]), _by_name(looks[-1])
-    return {x for x, member in last.items() if _sign(member) != _sign(first.get(x))}
-
-
-def _sign(member: HostStatus | None) -> tuple[str, int] | None:
-    return None if member is None else (member.incarnation, member.heartbeats)
+    """Return the hosts whose records have moved between the first look and the last."""
+    watched = _watched(looks)
+    return {name for name, x in _by_name(looks[-1]).items() if x.still < watched}
 
 
 def _by_name(seen: FleetStatus) -> dict[str, HostStatus]:
@@ -86,7 +86,7 @@ def _silent(
     looks: Sequence[FleetStatus], living: set[str], beat: float
 ) -> Iterator[Diagnostic]:
     """Find the hosts without a sign of life; each should give one every ``beat`` seconds."""
-    watched = looks[-1].clock - looks[0].clock
+    watched = _watched(looks)
     silent = sorted(_by_name(looks[-1]).keys() - living)
     if silent and watched < 2 * beat:
         yield warning(
@@ -114,7 +114,7 @@ def _clocks(looks: Sequence[FleetStatus], most: float) -> Iterator[Diagnostic]:
     for before, after in pairwise(looks):
         known = _by_name(before)
         for name, member in _by_name(after).items():
-            moved = name in known and _sign(known[name]) != _sign(member)
+            moved = name in known and not member.still
             if moved and member.stamp_age is not None:
                 ages.setdefault(name, []).append(member.stamp_age)
     for name, found in sorted(ages.items()):
@@ -132,7 +132,7 @@ def _clocks(looks: Sequence[FleetStatus], most: float) -> Iterator[Diagnostic]:
 
 def _standing_still(looks: Sequence[FleetStatus]) -> Iterator[Diagnostic]:
     """Find ranges with changes, an owner, no failure, and one checkpoint all the time."""
-    watched = looks[-1].clock - looks[0].clock
+    watched = _watched(looks)
     first = {x.range: x for x in looks[0].ranges}
     for lease in looks[-1].ranges:
         before = first.get(lease.range)

@@ -19,8 +19,11 @@ from changefeed.fleet.peers import Peers
 from changefeed.fleet.states import FleetListing, fleet_status, problem_of_feed
 from changefeed.fleet.status import FleetStatus, Metrics, Problem, Report
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.expiry import ListedAt
+from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
+from changefeed.leases.timing import Timing
 from changefeed.runtime.for_each import for_each
 from changefeed.runtime.gather import gather_or_cancel
 
@@ -45,8 +48,7 @@ class StoreSource:
         *,
         address: str,
         place: str,
-        expiration: float,
-        patience: float,
+        timing: Timing,
         peers: Peers | None = None,
         rates: bool = False,
         wall: Callable[[], float] = time.time,
@@ -56,8 +58,8 @@ class StoreSource:
         self._no_feed = no_feed
         self._address = address
         self._place = place
-        self._expiration = expiration
-        self._patience = patience
+        self._timing = timing
+        self._watch = FleetWatch(timing, by_stamps=True)
         self._peers = peers
         self._with_rates = rates
         self._wall = wall
@@ -65,38 +67,42 @@ class StoreSource:
 
     async def look(self, before: FleetStatus | None) -> FleetStatus:
         """Read everything once. Raise ``StoreError`` if the container does not answer."""
+        clock = asyncio.get_running_loop().time
+        asked = clock()
         members, leases = await gather_or_cancel(
             self.container.members(), self.container.list()
         )
-        clock, now = asyncio.get_running_loop().time(), self._wall()
+        at = ListedAt(asked=asked, answered=clock(), wall=self._wall())
         reports: Mapping[str, Report] = {}
         if self._peers is not None:
             reports = await self._peers.ask({x.name: x.address for x in members})
         problems = [] if self._no_feed is None else [problem_of_feed(self._no_feed)]
         ranges = await self._ranges(problems)
         record = await self.container.fleet()
+        expiration = max(record.expiration, record.before)
+        self._watch.judge_by(Timing.of(expiration) if expiration else self._timing)
+        fleet = self._watch.take(leases, members, at)
         keymap = KeyMap(leases, root=record.root, ranges=ranges)
         whole = await for_each(keymap.leases.values(), self._whole, at_once=_AT_ONCE)
         backlogs = await self._backlogs(whole, keymap, ranges, problems)
         told = {seen.range for x in reports.values() for seen in x.ranges}
-        rates = await self._measured_rates([x for x in whole if x.range_id not in told], clock)
+        unsaid = [x for x in whole if x.range_id not in told]
+        rates = await self._measured_rates(unsaid, at.answered)
         listed = FleetListing(
-            clock=clock,
             feed=self._address,
             place=self._place,
-            expiration=max(record.expiration, record.before) or self._expiration,
+            fleet=fleet,
             balance=record.balance,
-            members=members,
             leases=whole,
             keymap=keymap,
             ranges=ranges,
             metrics={
-                x.range_id: _metrics(x, backlogs[x.range_id], rates.get(x.range_id), now)
+                x.range_id: _metrics(x, backlogs[x.range_id], rates.get(x.range_id), at.wall)
                 for x in whole
             },
             problems=list(dict.fromkeys(problems)),
         )
-        return fleet_status(listed, reports, before, now=now, patience=self._patience)
+        return fleet_status(listed, reports, before, now=at.wall)
 
     async def _ranges(self, problems: list[Problem]) -> Sequence[FeedRange]:
         if self.feed is None:

@@ -3,11 +3,10 @@
 A source lists (``changefeed.fleet.sources``, or a host what it has listed anyway), hosts report
 what only they know, and ``fleet_status`` makes a status of it. It is pure.
 
-One look cannot tell who is dead: only a record that stands still for a whole expiration shows
-it. So the first look goes by stamps, and the next ones by what moved.
+Who lives it does not decide: that is what a ``Fleet`` says (``changefeed.leases.fleet``).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -18,6 +17,7 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.fleet.changes import hour_with, moves_between
 from changefeed.fleet.status import (
     FleetStatus,
+    HostState,
     HostStatus,
     Metrics,
     Problem,
@@ -26,10 +26,10 @@ from changefeed.fleet.status import (
     Report,
     totals,
 )
-from changefeed.leases.fleet import is_placeholder, newest_stamps
+from changefeed.leases.fleet import Fleet, is_placeholder
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import HostName, Lease, Member
+from changefeed.leases.lease import Lease, Member
 from changefeed.leases.load_plan import known
 
 _MOVES = 100
@@ -41,16 +41,14 @@ _NOTHING = Metrics()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetListing:
-    """What one look at a fleet has listed. ``keymap`` is of all leases, and of the ranges that
-    the feed lists; ``leases`` are those to show, each once. ``me`` is the host that looks, if
-    one does.
+    """What one look at a fleet has listed. ``fleet`` says who lives; ``keymap`` is of all
+    leases, and of the ranges that the feed lists; ``leases`` are those to show, each once.
+    ``me`` is the host that looks, if one does.
     """
 
-    clock: float
     feed: str
     place: str
-    expiration: float
-    members: Collection[Member]
+    fleet: Fleet
     leases: Sequence[Lease]
     keymap: KeyMap
     ranges: Sequence[FeedRange] = ()
@@ -66,21 +64,11 @@ def fleet_status(
     before: FleetStatus | None,
     *,
     now: float,
-    patience: float,
 ) -> FleetStatus:
-    """Decide how things stand. ``reports`` are what hosts said, by their names.
-
-    ``now`` is wall-clock time. A lease that is kept by no record that moves is expired if its
-    stamp is older than ``patience``: longer than an owner may be silent, and than clocks may
-    differ.
+    """Decide how things stand at ``now``, in wall-clock time. ``reports`` are what hosts said,
+    by their names.
     """
-    members = [x for x in listed.members if not is_placeholder(x)]
-    known = {} if before is None else {x.name: x for x in before.hosts}
-    passed = 0.0 if before is None else listed.clock - before.clock
-    still = {x.name: _still(x, known.get(x.name), passed, now) for x in members}
-    dead = {x for x, seconds in still.items() if seconds > listed.expiration}
-    stamps = newest_stamps(listed.leases, members)
-    old = {name for name, at in stamps.items() if at is not None and at <= now - patience}
+    fleet = listed.fleet
     readable = {x.range_id for x in listed.keymap.readable()}
     told = {
         (report.host, seen.range): seen
@@ -95,21 +83,21 @@ def fleet_status(
             listed.metrics.get(x.range_id, _NOTHING),
             told.get((x.owner or "", x.range_id)),
             waits=x.range_id not in readable,
-            expired=x.owner in dead or x.range_id in old,
+            expired=x.owner in fleet.dead or x.range_id in fleet.expired,
         )
         for x in listed.leases
     ]
     ranges = sorted([*ranges, *unleased], key=lambda x: x.range)
-    hosts = _hosts(members, ranges, reports, still, dead=dead, now=now)
+    hosts = _hosts(fleet, ranges, reports, now)
     mine = [x for x in ranges if listed.me in (None, x.owner)]
     news = [] if before is None else moves_between(before.ranges, ranges, at=now)
     old_moves = () if before is None else before.moves
     return FleetStatus(
         at=now,
-        clock=listed.clock,
+        clock=fleet.at.answered,
         feed=listed.feed,
         leases=listed.place,
-        expiration=listed.expiration,
+        expiration=fleet.expiration,
         balance=listed.balance,
         hosts=hosts,
         ranges=ranges,
@@ -261,43 +249,29 @@ def _unleased(found: FeedRange, state: RangeState, note: str) -> RangeStatus:
     )
 
 
-def _still(member: Member, before: HostStatus | None, passed: float, now: float) -> float:
-    """Return for how long a record has not moved, ``passed`` seconds after the look before; who
-    sees it first goes by its stamp.
-    """
-    if before is not None:
-        same = (before.incarnation, before.heartbeats) == member.sign_of_life
-        return before.still + passed if same else 0.0
-    return 0.0 if member.stamp is None else max(0.0, now - member.stamp)
-
-
 def _hosts(
-    members: Collection[Member],
-    ranges: Sequence[RangeStatus],
-    reports: Mapping[str, Report],
-    still: Mapping[HostName, float],
-    *,
-    dead: Collection[str],
-    now: float,
+    fleet: Fleet, ranges: Sequence[RangeStatus], reports: Mapping[str, Report], now: float
 ) -> list[HostStatus]:
     owned: dict[str, list[RangeStatus]] = {}
     for seen in ranges:
         if seen.owner is not None and seen.state != "ended":
             owned.setdefault(seen.owner, []).append(seen)
     recorded = []
-    for x in sorted(members, key=lambda x: x.name):
+    for _, x in sorted(fleet.members.items()):
+        if is_placeholder(x):
+            continue
         told = reports.get(x.name) or Report(host=x.name)
         recorded.append(
             HostStatus(
                 name=x.name,
-                state="dead" if x.name in dead else "stopping" if x.stopping else "running",
+                state=_state_of_host(x, is_dead=x.name in fleet.dead),
                 total=totals(owned.get(x.name, ())),
                 address=x.address,
                 version=told.version or x.software,
                 incarnation=x.incarnation,
                 heartbeats=x.heartbeats,
                 stamp_age=None if x.stamp is None else round(now - x.stamp, 1),
-                still=round(still[x.name], 1),
+                still=fleet.still[x.name],
                 started_at=told.started_at,
                 loop_lag=told.loop_lag,
             )
@@ -305,6 +279,12 @@ def _hosts(
     others = sorted(owned.keys() - {x.name for x in recorded})
     foreign = [HostStatus(name=x, state="foreign", total=totals(owned[x])) for x in others]
     return [*recorded, *foreign]
+
+
+def _state_of_host(member: Member, *, is_dead: bool) -> HostState:
+    if is_dead:
+        return "dead"
+    return "stopping" if member.stopping else "running"
 
 
 def problem_of_feed(error: FeedError) -> Problem:

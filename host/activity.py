@@ -7,15 +7,16 @@ once a round of balancing. Nothing here has a timer, and nobody waits for it.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 from opentelemetry.metrics import Observation
 
 from changefeed.feeds.feed import Position, RangeId
+from changefeed.leases.fleet import NOTHING_LISTED
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth, WaitingKey
-from changefeed.leases.lease import Lease, Member
+from changefeed.leases.lease import Lease
 
 _RATE_OVER = 10.0
 
@@ -45,9 +46,8 @@ class Activity:
         self.started_at = wall()
         self.ranges: dict[RangeId, RangeActivity] = {}
         """Those that are owned."""
-        self.leases: Sequence[Lease] = ()
-        """All of the fleet, as last listed."""
-        self.members: Sequence[Member] = ()
+        self.fleet = NOTHING_LISTED
+        """As last listed."""
         self.loop_lag = 0.0
         """How late the event loop was when it was last measured, in seconds."""
         self.on_trouble: Callable[[RangeId], None] = lambda _: None

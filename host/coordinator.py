@@ -159,8 +159,8 @@ class Coordinator:
         return decision
 
     def _report(self, fleet: Fleet, decision: Decision) -> None:
-        leases, activity = [*fleet.leases.values()], self._events.activity
-        activity.leases, activity.members = leases, [*fleet.members.values()]
+        self._events.activity.fleet = fleet
+        leases = fleet.leases.values()
         self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
         reports = fleet.reporter == self._me
         self._events.listed_unassigned(fleet.unassigned(decision.readable) if reports else {})

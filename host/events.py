@@ -367,8 +367,8 @@ class HostEvents(FailureLog):
         self._metrics.count(m.STORE_REQUESTS, operation=operation)
 
     def _read_loads(self) -> list[Observation]:
-        owned = set(self.activity.ranges)
-        loads = {x.range_id: x.load for x in self.activity.leases if x.range_id in owned}
+        listed = self.activity.fleet.leases
+        loads = {x: listed[x].load for x in list(self.activity.ranges) if x in listed}
         return [Observation(y, {"range": x}) for x, y in loads.items() if y is not None]
 
     def _read_request_units(self) -> list[Observation]:

@@ -4,7 +4,6 @@ Nothing is read from the lease container or the feed for it. What only other hos
 their ranges (lags, rates, positions) is asked from their endpoints, where ``peers`` are given.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -27,14 +26,12 @@ def of_host(host: Host, *, own: bool = False) -> FleetListing:
     """
     leases, activity = host.settings.leases, host.events.activity
     ranges = () if own else host.ranges
-    listed = [x for x in activity.leases if not own or x.paused is not None]
+    listed = [x for x in activity.fleet.leases.values() if not own or x.paused is not None]
     keymap = KeyMap([*listed, *host.leases.values()], ranges=ranges)
     return FleetListing(
-        clock=asyncio.get_running_loop().time(),
         feed=without_secrets(host.settings.feed.address),
         place=without_secrets(leases.address),
-        expiration=leases.judged.expiration,
-        members=activity.members,
+        fleet=activity.fleet,
         leases=[_as_written(host, x) for x in keymap.leases.values()],
         keymap=keymap,
         ranges=ranges,
@@ -70,7 +67,8 @@ def _metrics(host: Host) -> Mapping[str, Metrics]:
 
 def report_of(host: Host) -> Report:
     """Return what a host says of itself: the document of ``/leases``."""
-    return _introduced(host, _status(host, of_host(host, own=True), {}, None).ranges)
+    seen = fleet_status(of_host(host, own=True), {}, None, now=host.wall())
+    return _introduced(host, seen.ranges)
 
 
 def _introduced(host: Host, ranges: Sequence[RangeStatus] = ()) -> Report:
@@ -88,22 +86,7 @@ async def look(host: Host, peers: Peers | None, before: FleetStatus | None) -> F
     """Return the status of the fleet as a host sees it, with what ``peers`` say."""
     reports: Mapping[str, Report] = {}
     if peers is not None:
-        others: dict[str, str] = {
-            x.name: x.address for x in host.events.activity.members if x.name != host.name
-        }
-        reports = await peers.ask(others)
+        members = host.events.activity.fleet.members.values()
+        reports = await peers.ask({x.name: x.address for x in members if x.name != host.name})
     reports = {**reports, host.name: _introduced(host)}
-    return _status(host, of_host(host), reports, before)
-
-
-def _status(
-    host: Host, listed: FleetListing, reports: Mapping[str, Report], before: FleetStatus | None
-) -> FleetStatus:
-    leases = host.settings.leases
-    return fleet_status(
-        listed,
-        reports,
-        before,
-        now=host.wall(),
-        patience=leases.judged.expiration + leases.timing.clock_skew,
-    )
+    return fleet_status(of_host(host), reports, before, now=host.wall())

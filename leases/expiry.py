@@ -8,14 +8,18 @@ span counted runs from the *answer* that first showed the sign to the *question*
 showed it last: a listing that was long under way can never make a living owner look dead.
 
 What the mechanism costs: a watcher that has just started must wait a whole expiration
-for owners that died long ago. Wall-clock stamps shorten that, and only that: what is older
-by its stamp than the expiration and any error of clocks is expired once *we* have seen it
-unchanged for two renewals. So a wrong clock, ours or the writer's, takes nothing from an
-owner that is alive.
+for owners that died long ago. Wall-clock stamps shorten that, and only that: by its stamp, less
+any error of clocks, a thing may have stood still before it was first seen. ``shortest_watch``
+is for how long *we* must have seen it unchanged all the same. So a wrong clock, ours or the
+writer's, takes nothing from an owner that is alive.
+
+A person who looks once cannot wait. A watch for people asks for no time of its own; nothing is
+taken by what it says.
 """
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -46,56 +50,52 @@ class ListedAt:
 class ExpiryWatch(Generic[K]):
     """Remembers the signs of life of one kind of thing. Times are in seconds.
 
-    ``renew_interval`` is how long a living owner may take from one sign of life to the next.
+    ``shortest_watch`` is longer than a living owner takes from one sign of life to the next;
+    without it no stamp counts.
     """
 
     def __init__(
-        self, *, expiration: float, max_clock_skew: float, renew_interval: float
+        self, expiration: float, *, max_clock_skew: float = 0.0, shortest_watch: float = inf
     ) -> None:
         self._max_clock_skew = max_clock_skew
-        self.judge_by(expiration, renew_interval=renew_interval)
+        self.judge_by(expiration, shortest_watch=shortest_watch)
         self._seen: dict[K, tuple[Hashable, float]] = {}
-        self._old: set[K] = set()  # by their stamps
         self._expired: set[K] = set()
 
-    def judge_by(self, expiration: float, *, renew_interval: float) -> None:
+    def judge_by(self, expiration: float, *, shortest_watch: float) -> None:
         """Change the expiration. What has stood still has done so all the while."""
         self.expiration = expiration
-        self._longest_still = expiration + self._max_clock_skew
-        self._shortest_watch = min(expiration, 2 * renew_interval)
-        assert 0 < self._shortest_watch <= expiration <= self._longest_still, (
-            f"a stamp may only shorten the wait, and never to nothing: {expiration=}, "
-            f"{self._max_clock_skew=}, {renew_interval=}"
-        )
+        self._longest_before = max(0.0, expiration - shortest_watch)
+        assert 0 <= self._longest_before <= expiration, f"{expiration=}, {shortest_watch=}"
 
     def expired(self, listed: Mapping[K, HasSignOfLife], at: ListedAt) -> set[K]:
         """Take in a listing, and return the keys of what is dead."""
         seen: dict[K, tuple[Hashable, float]] = {}
         for key, thing in listed.items():
-            sign, since = self._seen.get(key, (None, at.answered))
-            if sign != thing.sign_of_life:
-                sign, since = thing.sign_of_life, at.answered
+            known = self._seen.get(key)
+            if known is None:
+                since = at.answered - self._still_before(thing, at)
+            else:
+                since = known[1] if known[0] == thing.sign_of_life else at.answered
             assert since <= at.answered, f"{key!r} was seen at {since}, after {at}"
-            seen[key] = (sign, since)
+            seen[key] = (thing.sign_of_life, since)
         self._seen = seen
-        self._old = {key for key, thing in listed.items() if self._is_old(thing, at)}
-        self._expired = {
-            key for key, (_, since) in seen.items() if at.asked - since >= self._wait_for(key)
-        }
-        assert self._expired <= listed.keys(), "what was not listed cannot be judged"
+        self._expired = {key for key, (_, x) in seen.items() if at.asked - x >= self.expiration}
         return self._expired
 
-    def _is_old(self, thing: HasSignOfLife, at: ListedAt) -> bool:
-        return thing.stamp is not None and at.wall - thing.stamp >= self._longest_still
+    def _still_before(self, thing: HasSignOfLife, at: ListedAt) -> float:
+        """Return for how long it had stood still when it was first seen, by its stamp."""
+        if thing.stamp is None:
+            return 0.0
+        age = at.wall - thing.stamp - self._max_clock_skew
+        return min(max(0.0, age), self._longest_before)
 
-    def _wait_for(self, key: K) -> float:
-        return self._shortest_watch if key in self._old else self.expiration
+    def still(self, at: ListedAt) -> dict[K, float]:
+        """Return for how long each has stood still, as of the listing taken in last."""
+        return {key: at.answered - since for key, (_, since) in self._seen.items()}
 
     def next_expiry(self) -> float | None:
         """Return when, on our clock, the next thing would expire if nothing moved."""
-        moments = (
-            since + self._wait_for(key)
-            for key, (_, since) in self._seen.items()
-            if key not in self._expired
-        )
-        return min(moments, default=None)
+        left = (since for key, (_, since) in self._seen.items() if key not in self._expired)
+        first = min(left, default=None)
+        return None if first is None else first + self.expiration

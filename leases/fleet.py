@@ -21,7 +21,7 @@ Processors of another kind keep no records, and are judged by their leases alone
 may come, hosts renew each lease as well; that counts, too.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,7 +38,7 @@ _NEVER: Final = -1
 _MAX_UNSEEN: Final = 60.0
 """Hosts read the record every half a minute; one answer may be lost."""
 
-_Incarnation = tuple[HostName, Incarnation]
+_Incarnation = tuple[HostName | None, Incarnation | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,9 @@ class Fleet:
     ``expired`` are the leases whose owner has died, ``dead`` the hosts whose record no longer
     moves. ``alive`` are the hosts that may own leases: those that live and do not stop, with or
     without a record. ``shared`` says whether a processor of another kind was ever seen, which
-    may come back. ``next_expiry`` is when, on the clock of ``at``, something would die if
-    nothing moved.
+    may come back. ``still`` is for how many seconds each record has not moved. ``next_expiry``
+    is when, on the clock of ``at``, something would die if nothing moved, and ``expiration``
+    after how long it does.
     """
 
     leases: Mapping[RangeId, Lease]
@@ -71,8 +72,10 @@ class Fleet:
     dead: frozenset[HostName]
     alive: frozenset[HostName]
     shared: bool
+    still: Mapping[HostName, float]
     at: ListedAt
     next_expiry: float | None
+    expiration: float
 
     def is_foreign(self, lease: Lease) -> bool:
         """Whether the owner keeps no record, as a processor of another kind does not."""
@@ -117,6 +120,22 @@ class Fleet:
             else:
                 found[lease.range_id] = "unowned" if lease.range_id in may_begin else "waiting"
         return found
+
+
+NOTHING_LISTED: Final = Fleet(
+    leases={},
+    members={},
+    lives={},
+    expired=frozenset(),
+    dead=frozenset(),
+    alive=frozenset(),
+    shared=False,
+    still={},
+    at=ListedAt(asked=0.0, answered=0.0, wall=0.0),
+    next_expiry=None,
+    expiration=0.0,
+)
+"""What a host knows that has not listed yet."""
 
 
 class FleetRules:
@@ -185,19 +204,22 @@ class FleetRules:
 class FleetWatch:
     """Remembers what has stood still, from one listing to the next. Times are in seconds.
 
-    ``me`` is the host that watches, if it is one: it knows that it lives.
+    ``me`` is the host that watches, if it is one: it knows that it lives. A watch ``by_stamps``
+    tells people who is dead at its first look (``changefeed.leases.expiry``). Our hosts beat
+    often, so that their stamps are taken as they are.
     """
 
-    def __init__(self, timing: Timing, *, me: HostName | None = None) -> None:
-        limits = {
-            "expiration": timing.expiration,
-            "max_clock_skew": timing.clock_skew,
-            "renew_interval": timing.renew_interval,
-        }
+    def __init__(
+        self, timing: Timing, *, me: HostName | None = None, by_stamps: bool = False
+    ) -> None:
         self._me = me
-        self.expiration = timing.expiration
-        self._leases = ExpiryWatch[RangeId](**limits)
-        self._members = ExpiryWatch[HostName](**limits)
+        self._by_stamps = by_stamps
+        expiration, skew = timing.expiration, timing.clock_skew
+        self._leases = ExpiryWatch[RangeId](expiration, max_clock_skew=skew)
+        self._members = ExpiryWatch[HostName](
+            expiration, max_clock_skew=0.0 if by_stamps else skew
+        )
+        self.judge_by(timing)
         self._beats: dict[_Incarnation, Member] = {}
         self._ours = set[HostName | None]()  # hosts of our kind, as a record or a lease said
         self._shared = False
@@ -205,15 +227,16 @@ class FleetWatch:
     def judge_by(self, timing: Timing) -> None:
         """Take for dead what has stood still for so long, from now on."""
         self.expiration = timing.expiration
+        shortest = 0.0 if self._by_stamps else 2 * timing.renew_interval
         for watch in (self._leases, self._members):
-            watch.judge_by(timing.expiration, renew_interval=timing.renew_interval)
+            watch.judge_by(timing.expiration, shortest_watch=shortest)
 
     def take(self, leases: Iterable[Lease], members: Collection[Member], at: ListedAt) -> Fleet:
         """Take in all leases and records as they were listed ``at`` a moment."""
         listed = newest(leases)
         owned = [x for x in listed.values() if x.owner is not None]
         self._beats = _beats_of(owned, members, before=self._beats)
-        lives = {x.range_id: _life_of(x, self._beats) for x in owned}
+        lives = {x.range_id: self._life_of(x) for x in owned}
         records = {x.name: x for x in members}
         expired = frozenset(self._leases.expired(lives, at))
         dead = frozenset(self._members.expired(records, at))
@@ -227,9 +250,21 @@ class FleetWatch:
             dead=dead,
             alive=self._alive(owned, records, expired, dead),
             shared=self._shared,
+            still=self._members.still(at),
             at=at,
             next_expiry=min((x for x in moments if x is not None), default=None),
+            expiration=self.expiration,
         )
+
+    def _life_of(self, lease: Lease) -> LeaseLife:
+        # Without a record it may live, and only its record be missing; and a processor of
+        # another kind, which has none, does not renew at our intervals.
+        owner = self._beats.get((lease.owner, lease.incarnation))
+        beat = None if owner is None else owner.heartbeats
+        stamps = [lease.stamp] if owner is not None or self._by_stamps else []
+        stamps += [] if owner is None else [owner.stamp]
+        stamp = max((x for x in stamps if x is not None), default=None)
+        return LeaseLife(sign_of_life=(*lease.sign_of_life, beat), stamp=stamp)
 
     def _alive(
         self,
@@ -256,15 +291,6 @@ class FleetWatch:
         self._shared |= not owners <= self._ours
 
 
-def newest_stamps(
-    leases: Iterable[Lease], members: Iterable[Member]
-) -> Mapping[RangeId, float | None]:
-    """Return when the owner of each owned lease last showed that it lives, by its stamps."""
-    owned = [x for x in leases if x.owner is not None]
-    beats = _beats_of(owned, members, before={})
-    return {x.range_id: max(_stamps_of(x, _owner_of(x, beats)), default=None) for x in owned}
-
-
 def is_placeholder(member: Member) -> bool:
     """Whether no host wrote the record: it only keeps late heartbeats out."""
     return member.heartbeats <= _NEVER
@@ -279,26 +305,6 @@ def _beats_of(
     found = {key: x for key, x in seen.items() if key in named}
     assert len(found) <= len(owned), "only incarnations that own leases are remembered"
     return found
-
-
-def _life_of(lease: Lease, beats: Mapping[_Incarnation, Member]) -> LeaseLife:
-    # Without a record it may live, and only its record be missing; and a processor of another
-    # kind, which has none, does not renew at our intervals.
-    owner = _owner_of(lease, beats)
-    beat = None if owner is None else owner.heartbeats
-    stamps = () if owner is None else _stamps_of(lease, owner)
-    return LeaseLife(sign_of_life=(*lease.sign_of_life, beat), stamp=max(stamps, default=None))
-
-
-def _owner_of(lease: Lease, beats: Mapping[_Incarnation, Member]) -> Member | None:
-    if lease.owner is None or lease.incarnation is None:
-        return None
-    return beats.get((lease.owner, lease.incarnation))
-
-
-def _stamps_of(lease: Lease, owner: Member | None) -> Sequence[float]:
-    stamps = [lease.stamp, None if owner is None else owner.stamp]
-    return [x for x in stamps if x is not None]
 
 
 async def fence_owner(container: LeaseContainer, lease: Lease, record: Member | None) -> bool:

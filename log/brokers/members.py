@@ -134,11 +134,7 @@ class Members:
         self._hear_of = hear_of
         self._interval = settings.heartbeat
         self._settle = settings.settle
-        self._watch: ExpiryWatch[str] = ExpiryWatch(
-            expiration=settings.expiration,
-            max_clock_skew=0.0,
-            renew_interval=settings.heartbeat,
-        )
+        self._watch: ExpiryWatch[str] = ExpiryWatch(settings.expiration)
         self.announced = 0
         """The newest catalog that the pings have named."""
         self.seen: dict[str, Heartbeat] = {}

@@ -39,9 +39,9 @@ def expiry_counts_from_the_question(m: Patch) -> None:
 
 @mutant(rule=1, guarantee=3, kills=_EXPIRY)
 def a_wrong_clock_takes_a_lease_that_was_never_watched(m: Patch) -> None:
-    old = ExpiryWatch._wait_for
+    old = ExpiryWatch.judge_by
     m.patch(
-        ExpiryWatch, "_wait_for", lambda self, key: 0.0 if key in self._old else old(self, key)
+        ExpiryWatch, "judge_by", lambda self, most, **_: old(self, most, shortest_watch=0.0)
     )
 
 

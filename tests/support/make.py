@@ -36,6 +36,7 @@ from changefeed.leases.lease import (
     RangeEnd,
 )
 from changefeed.leases.memory import MemoryLeases
+from changefeed.leases.timing import Timing
 from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.records import Record
@@ -260,8 +261,7 @@ def store_source(
     usual: dict[str, Any] = {
         "address": "memory:",
         "place": "memory:",
-        "expiration": 30.0,
-        "patience": 330.0,
+        "timing": Timing.of(30.0),
     }
     return StoreSource(container, feed, no_feed, **usual | more)
 

@@ -32,15 +32,19 @@ def lease(name: str, owner: str | None = "a", **known: Any) -> RangeStatus:
 
 def found(looks: Sequence[Seen], software: str = "", **more: Any) -> list[str]:
     """Return what is said of these looks, which are ten seconds apart."""
-    seen = [
-        make.fleet_seen(
-            ranges, seconds=10.0 * n, hosts=[*hosts, *others(hosts, ranges)], **more
-        )
-        for n, (hosts, ranges) in enumerate(looks)
-    ]
-    shown = diagnose(seen, beat=10.0, max_skew=300.0, software=software)
+    seen, moved = [], dict[tuple[str, int], float]()
+    for n, (hosts, ranges) in enumerate(looks):
+        at = 10.0 * n
+        shown = [
+            replace(x, still=at - moved.setdefault((x.name, x.heartbeats), at)) for x in hosts
+        ]
+        shown += others(hosts, ranges)
+        seen.append(make.fleet_seen(ranges, seconds=at, hosts=shown, **more))
     marks = {Severity.PROBLEM: "!", Severity.WARNING: "?"}
-    return [f"{marks[x.severity]} {x.about}: {x.text}" for x in shown]
+    return [
+        f"{marks[x.severity]} {x.about}: {x.text}"
+        for x in diagnose(seen, beat=10.0, max_skew=300.0, software=software)
+    ]
 
 
 def others(hosts: Sequence[HostStatus], ranges: Sequence[RangeStatus]) -> list[HostStatus]:

@@ -11,9 +11,12 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.states import FleetListing, fleet_status
 from changefeed.fleet.status import FleetStatus, Metrics, RangeStatus, Report, desired_hosts
 from changefeed.leases.deaths import Deaths
+from changefeed.leases.expiry import ListedAt
+from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.health import RangeHealth, WaitingKey
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.timing import Timing
 from tests.support import make
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
@@ -30,23 +33,20 @@ def status(
     reports: Mapping[str, Report] | None = None,
     before: FleetStatus | None = None,
     later: float = 0,
-    me: str | None = None,
 ) -> FleetStatus:
-    """Look at a fleet whose expiration is 30 s, so many seconds after the first look."""
+    """Look for the first time at a fleet whose expiration is 30 s, after so many seconds."""
     keymap = KeyMap(leases, ranges=ranges)
+    at = ListedAt(asked=later, answered=later, wall=NOW + later)
     listed = FleetListing(
-        clock=later,
         feed="memory:",
         place="memory:",
-        expiration=30,
-        members=members,
+        fleet=FleetWatch(Timing.of(30.0), by_stamps=True).take(leases, members, at),
         leases=[*keymap.leases.values()],
         keymap=keymap,
         ranges=ranges,
         metrics=metrics or {},
-        me=me,
     )
-    return fleet_status(listed, reports or {}, before, now=NOW + later, patience=330)
+    return fleet_status(listed, reports or {}, before, now=NOW + later)
 
 
 def owned(of: str = "anna-1", *, stamp: float | None = NOW) -> Lease:
@@ -156,19 +156,6 @@ def test_the_first_look_goes_by_stamps(member: Member, state: str) -> None:
     seen = status([OWNED], members=[member])
     assert [x.state for x in seen.hosts] == [state]
     assert seen.ranges[0].state == ("expired" if state == "dead" else "reading")
-
-
-def test_the_next_looks_go_by_what_moved_whatever_the_clocks_say() -> None:
-    fast = replace(ALIVE, stamp=NOW + 500)
-    first = status(members=[fast])
-    still = status(members=[fast], before=first, later=31)
-    assert [(x.state, x.still) for x in still.hosts] == [("dead", 31.0)]
-    later = status(members=[fast], before=still, later=35)
-    assert [x.still for x in later.hosts] == [35.0]
-    moved = replace(ALIVE, heartbeats=8, stamp=NOW - 500)
-    assert [x.state for x in status(members=[moved], before=still, later=40).hosts] == [
-        "running"
-    ]
 
 
 # What hosts say of themselves

@@ -10,7 +10,7 @@ OWNED = make.lease().taken_by(HostName("a"), Incarnation("1"))
 
 
 def watch() -> ExpiryWatch[RangeId]:
-    return ExpiryWatch(expiration=30.0, max_clock_skew=300.0, renew_interval=10.0)
+    return ExpiryWatch(30.0, max_clock_skew=300.0, shortest_watch=20.0)
 
 
 def at(asked: float, *, answered: float | None = None, wall: float = 0.0) -> ListedAt:

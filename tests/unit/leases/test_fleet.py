@@ -12,7 +12,13 @@ from changefeed.feeds.feed import RangeId
 from changefeed.fleet.states import FleetListing, fleet_status
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.expiry import ListedAt
-from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner, is_placeholder
+from changefeed.leases.fleet import (
+    NOTHING_LISTED,
+    Fleet,
+    FleetWatch,
+    fence_owner,
+    is_placeholder,
+)
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
 from changefeed.leases.listing import LeaseListing
@@ -58,11 +64,9 @@ OTHERS = [make.lease(f"r{n}", "b", load=0.1) for n in range(1, 4)]
 def seen(leases: Sequence[Lease]) -> FleetListing:
     keymap = KeyMap(leases)
     return FleetListing(
-        clock=0.0,
         feed="",
         place="",
-        expiration=30.0,
-        members=(),
+        fleet=NOTHING_LISTED,
         leases=[*keymap.leases.values()],
         keymap=keymap,
     )
@@ -71,7 +75,7 @@ def seen(leases: Sequence[Lease]) -> FleetListing:
 MODULES: Mapping[str, Callable[[Sequence[Lease]], object]] = {
     "keymap": lambda leases: KeyMap(leases).leases,
     "fleet": lambda leases: FleetWatch(Timing.of(30.0)).take(leases, [], NOW).leases,
-    "status": lambda leases: fleet_status(seen(leases), {}, None, now=9.0, patience=1.0),
+    "status": lambda leases: fleet_status(seen(leases), {}, None, now=9.0),
 }
 
 

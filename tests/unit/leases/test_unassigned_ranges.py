@@ -1,9 +1,10 @@
 """The lag of ranges that no host reads: who reports it, and of which ranges."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.leases.expiry import ListedAt
+from changefeed.leases.fleet import NOTHING_LISTED
 from changefeed.leases.fleet import Fleet as Seen
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, newest
@@ -29,16 +30,13 @@ def view(
         for x in members
     ]
     fleet = frozenset(map(HostName, {*members, *foreign} - {*dead, *stopping}))
-    return Seen(
+    return replace(
+        NOTHING_LISTED,
         leases=newest(leases),
         members={x.name: x for x in recorded},
-        lives={},
-        expired=frozenset(),
         dead=frozenset(map(HostName, dead)),
         alive=fleet,
         shared=bool(foreign),
-        at=ListedAt(asked=0.0, answered=0.0, wall=0.0),
-        next_expiry=None,
     )
 
 
