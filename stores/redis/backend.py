@@ -8,8 +8,8 @@ from changefeed.runtime.backends import Address
 from changefeed.stores.backend import StoreBackend
 from changefeed.stores.password import PasswordSettings, password_of
 from changefeed.stores.redis.address import read_address
-from changefeed.stores.redis.connection import RedisCalls, connect, info, require_fit
-from changefeed.stores.redis.diagnostics import check
+from changefeed.stores.redis.connection import RedisCalls, connect, info
+from changefeed.stores.redis.diagnostics import check, require_fit
 from changefeed.stores.redis.store import RedisStore
 
 

@@ -1,4 +1,4 @@
-"""A client for one Redis, and what its server must promise before leases go there."""
+"""A client for one Redis, and what its server says of itself."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,7 @@ from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException
 
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
-from changefeed.runtime.logs import get_logger
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.tls import unreadable_file
 from changefeed.stores.redis.address import RedisAddress
@@ -31,8 +30,6 @@ _OPTIONS: dict[str, Any] = {
 _AT_ONCE = 16
 _ALERT_WITHIN_S = 2.0
 _TRIES = 1  # a connection that was closed while it was idle; scripts know their own write
-
-_log = get_logger("changefeed.leases")
 
 Info = Mapping[str, Any]
 
@@ -146,36 +143,3 @@ async def _listen_for_alert(address: RedisAddress) -> None:
                 )
                 with contextlib.closing(writer):
                     await reader.read(1)
-
-
-def require_fit(server: Info, address: RedisAddress, *, keeps_changes: bool = False) -> None:
-    """Raise where records would be lost, or could not be written; warn where leases may be."""
-    if server.get("role") == "slave":
-        raise StoreUnavailable(f"{address}: it is a replica; writes go to the primary")
-    policy = str(server.get("maxmemory_policy", "noeviction"))
-    if evicts(policy):
-        raise StoreRefused(
-            f"{address}: its maxmemory-policy {policy} may throw records away when memory is "
-            "short; set noeviction (CONFIG SET maxmemory-policy noeviction), or use another "
-            "Redis than that of your cache"
-        )
-    if not server.get("aof_enabled") and keeps_changes:
-        raise answered(
-            StoreRefused(
-                f"{address}: it has no append-only file, so a restart would lose the changes "
-                "that are kept there; set one (CONFIG SET appendonly yes)"
-            )
-        )
-    if not server.get("aof_enabled"):
-        _log.warning(
-            "store.warning",
-            what="not durable",
-            address=str(address),
-            text="Redis has no append-only file: a restart loses what it keeps. Ownership is "
-            "found again; checkpoints are not",
-        )
-
-
-def evicts(policy: str) -> bool:
-    """Whether a policy may take keys that never expire, as ours are."""
-    return policy.startswith("allkeys-")

@@ -1,4 +1,7 @@
-"""Looking at leases in Redis before hosts run on it, or when they cannot."""
+"""What a Redis must promise before leases go there: one judgement of what it says of itself.
+
+``changefeed doctor`` shows all of it. Who opens the store is refused for what is a problem.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -7,14 +10,18 @@ from uuid import uuid4
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.backends import Address
-from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
+from changefeed.runtime.logs import get_logger
 from changefeed.stores.password import password_of
 from changefeed.stores.redis.address import RedisAddress, read_address
-from changefeed.stores.redis.connection import Info, RedisCalls, connect, evicts, info
+from changefeed.stores.redis.connection import Info, RedisCalls, connect, info
 from changefeed.stores.redis.store import NEWEST, RedisStore
 from changefeed.stores.store import may_write
 
 _OLDEST = 5
+
+_log = get_logger("changefeed.leases")
 
 
 async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
@@ -25,14 +32,32 @@ async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
     address = read_address(at.scheme, at.place)
     async with connect(address, password_of(options)) as client:
         server = await info(client, address)
-        for found in server_diagnostics(server):
+        for found in server_diagnostics(server, keeps_changes=options.keeps_changes):
             yield found
         if server.get("role") != "slave":
             yield await _rights(client, address)
 
 
-def server_diagnostics(server: Info) -> Iterator[Diagnostic]:
-    """Judge a server by what it says of itself (``INFO``)."""
+def require_fit(server: Info, address: RedisAddress, *, keeps_changes: bool = False) -> None:
+    """Raise for a problem: records would be lost, or could not be written. Warn where a restart
+    loses leases.
+    """
+    for found in server_diagnostics(server, keeps_changes=keeps_changes):
+        text = f"{address}: {found.text}; {found.advice}"
+        if found.about == "role":
+            raise StoreUnavailable(text)  # it may become the primary
+        if found.severity is Severity.PROBLEM:
+            raise answered(StoreRefused(text))
+        if found.about == "durability" and found.severity is Severity.WARNING:
+            _log.warning(
+                "store.warning", what="not durable", address=str(address), text=found.text
+            )
+
+
+def server_diagnostics(server: Info, *, keeps_changes: bool) -> Iterator[Diagnostic]:
+    """Judge a server by what it says of itself (``INFO``). One that ``keeps_changes`` may lose
+    none; of leases, those who lost them find most again.
+    """
     version = str(server.get("redis_version", "unknown"))
     first = version.partition(".")[0]
     if first.isdecimal() and int(first) < _OLDEST:
@@ -42,22 +67,29 @@ def server_diagnostics(server: Info) -> Iterator[Diagnostic]:
     else:
         yield fine("server", f"Redis {version}")
     if server.get("role") == "slave":
-        yield problem("role", "it is a replica", "give the address of the primary")
+        yield problem("role", "it is a replica", "writes go to the primary: give its address")
     policy = str(server.get("maxmemory_policy", "noeviction"))
-    if evicts(policy):
+    if policy.startswith("allkeys-"):  # it may take keys that never expire, as ours are
         yield problem(
             "eviction",
-            f"maxmemory-policy {policy} may throw leases away when memory is short",
-            "set noeviction, or use another Redis than that of your cache",
+            f"its maxmemory-policy {policy} may throw records away when memory is short",
+            "set noeviction (CONFIG SET maxmemory-policy noeviction), or use another Redis "
+            "than that of your cache",
         )
     else:
-        yield fine("eviction", f"maxmemory-policy {policy} leaves leases alone")
-    yield _durability(server)
+        yield fine("eviction", f"maxmemory-policy {policy} leaves records alone")
+    yield _durability(server, keeps_changes=keeps_changes)
 
 
-def _durability(server: Info) -> Diagnostic:
+def _durability(server: Info, *, keeps_changes: bool) -> Diagnostic:
     if server.get("aof_enabled"):
         return fine("durability", "there is an append-only file")
+    if keeps_changes:
+        return problem(
+            "durability",
+            "it has no append-only file: a restart would lose the changes that it keeps",
+            "set one (CONFIG SET appendonly yes)",
+        )
     return warning(
         "durability",
         "there is no append-only file: a restart or failover loses the last writes, or all. "

@@ -8,7 +8,7 @@ from changefeed.runtime.diagnostics import Severity
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.postgres.diagnostics import server_diagnostics
 from changefeed.stores.redis.address import RedisAddress
-from changefeed.stores.redis.connection import require_fit
+from changefeed.stores.redis.diagnostics import require_fit
 
 POSTGRES = {
     "version": "15.8",
