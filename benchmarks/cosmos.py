@@ -8,8 +8,9 @@
 
 All read the same changes in pages of up to 1000, from a proxy that answers pages from memory,
 so that no endpoint is measured; leases are in an emulator behind it. Java is warmed by 30
-rounds. Timed is what comes after the first page, to the last change, so that neither the start
-nor the waiting for leases counts. The two processes share the ranges before they get a page.
+rounds. Time and CPU are those of what comes after the first page, to the last change, so that
+neither the start nor the waiting for leases counts. The two processes share the ranges before
+they get a page.
 It needs Java, Maven and Go.
 """
 
@@ -56,7 +57,8 @@ _QUICK: Final = {"feed": {"poll_interval": 0.1}, "leases": {"expiration": 3.0}}
 _OF_PROCESSES: Final = ("leases.expiration=3", "feed.poll_interval=0.1", "web.port=off")
 _PATIENCE: Final = 90.0
 _ROOT: Final = Path(__file__).parents[1]
-_CPU: Final = "CPU s for 100,000"
+_HUNDRED_THOUSAND: Final = 100_000
+_CPU: Final = f"CPU s for {_HUNDRED_THOUSAND:,}"
 _fresh = count()
 
 Round = Mapping[str, float]
@@ -64,16 +66,26 @@ Round = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """So many changes that came at a moment of the monotonic clock."""
+    """So many changes that came at a moment of the monotonic clock.
+
+    ``cpu`` is what their process had taken until then, in seconds.
+    """
 
     at: float
     changes: int
+    cpu: float = 0.0
 
 
 def _rate(batches: Sequence[_Batch]) -> float:
     """Return the changes a second that came after the first batch."""
     first, *others = sorted(batches, key=lambda x: x.at)
     return sum(x.changes for x in others) / (others[-1].at - first.at)
+
+
+def _cpu(batches: Sequence[_Batch]) -> float:
+    """Return the CPU of 100,000 of the changes that came after the first batch."""
+    first, *others = batches
+    return (others[-1].cpu - first.cpu) * _HUNDRED_THOUSAND / sum(x.changes for x in others)
 
 
 class _Timed:
@@ -85,7 +97,7 @@ class _Timed:
         self._left = _ITEMS
 
     def count(self, changes: int) -> None:
-        self.batches.append(_Batch(at=monotonic(), changes=changes))
+        self.batches.append(_Batch(at=monotonic(), changes=changes, cpu=process_time()))
         self._left -= changes
         if self._left <= 0:
             self.all_here.set()
@@ -153,26 +165,14 @@ async def _of(url: str, java: Process, ranges: int) -> Sequence[Result]:
 async def _round(url: str, java: Process, feed: str) -> dict[str, float]:
     found: dict[str, float] = {}
     loop, raw, parsed = _Timed(), _Timed(), _Timed()
-    began = process_time()
     await _by_loop(url, feed, loop)
-    found |= {"loop": _rate(loop.batches), "loop.cpu": _cpu(process_time() - began)}
-    for name, timed, process in (("raw", raw, raw.raw), ("parsed", parsed, parsed.parsed)):
-        began = process_time()
-        await _by_host(url, feed, timed, process)
-        found |= {name: _rate(timed.batches), f"{name}.cpu": _cpu(process_time() - began)}
-    began = _cpu_of(java)
-    found["java"] = await _by_java(java, feed)
-    return found | {"java.cpu": _cpu(_cpu_of(java) - began)}
-
-
-def _cpu(seconds: float) -> float:
-    return seconds * 100_000 / _ITEMS
-
-
-def _cpu_of(process: Process) -> float:
-    """Return the seconds of CPU that a process has taken."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    await _by_host(url, feed, raw, raw.raw)
+    await _by_host(url, feed, parsed, parsed.parsed)
+    for name, timed in (("loop", loop), ("raw", raw), ("parsed", parsed)):
+        found |= {name: _rate(timed.batches), f"{name}.cpu": _cpu(timed.batches)}
+    theirs = await _by_java(java, feed)
+    cpu = theirs["cpu"] * _HUNDRED_THOUSAND / theirs["changes"]
+    return found | {"java": theirs["changes"] / theirs["seconds"], "java.cpu": cpu}
 
 
 async def _by_loop(url: str, feed: str, timed: _Timed) -> None:
@@ -210,9 +210,10 @@ async def _by_host(url: str, feed: str, timed: _Timed, process: Any) -> None:
         await running
 
 
-async def _by_java(process: Process, feed: str) -> float:
-    found = await ask(process, f"{feed} {_ITEMS} theirs-{next(_fresh)}-")
-    return float(found["changes"] / found["seconds"])
+async def _by_java(process: Process, feed: str) -> Mapping[str, float]:
+    """Return how many changes came after the first page, and the seconds and CPU of them."""
+    found: Mapping[str, float] = await ask(process, f"{feed} {_ITEMS} theirs-{next(_fresh)}-")
+    return found
 
 
 async def _by_processes(url: str, feed: str, ranges: int) -> float:
