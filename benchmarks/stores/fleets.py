@@ -16,9 +16,9 @@ from benchmarks.fleets import WatchedFleet
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.container import LeaseContainer
 from changefeed.testing.fleet import Sections
-from tests.support.counting_proxy import Counted
 
 from .calls import FLEET, LEASES, fill
+from .counting_proxy import Counted
 from .measured import Measured
 from .places import Ports, Store, counted_place
 

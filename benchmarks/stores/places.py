@@ -9,8 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.support import servers
-from tests.support.counting_proxy import Counted, counting
 from tests.support.lease_place import LeasePlace
+
+from .counting_proxy import Counted, counting
 
 Ports = Mapping[str, int]
 """Where servers listen, by kind."""

@@ -46,6 +46,7 @@ _OBSERVERS = "unit/observers/test_range_observers.py"
 _KEYS = "unit/host/test_keys_of_a_range.py"
 _KILLING = "unit/host/test_killing_changes.py"
 _KEYMAP = "unit/leases/test_keymap.py"
+_DEATHS = "unit/leases/test_deaths.py::test_what_kills"
 
 
 @mutant(rule=8, kills="unit/observers/test_adapters.py unit/observers/test_adapters_threads.py")
@@ -154,9 +155,35 @@ def a_steal_clears_a_suspect(m: Patch) -> None:
     m.patch(Lease, "taken_by", taken_by)
 
 
-@mutant(rule=10, guarantee=32, kills="unit/leases/test_deaths.py::test_what_kills")
+@mutant(rule=10, guarantee=32, kills=_DEATHS)
 def three_dead_owners_are_enough_to_blame_a_change(m: Patch) -> None:
     m.patch(deaths, "BLAMED_AFTER", 3)
+
+
+@mutant(rule=10, guarantee=32, kills=_DEATHS)
+def a_fifth_owner_is_given_what_four_have_died_with(m: Patch) -> None:
+    m.patch(deaths, "BLAMED_AFTER", 5)
+
+
+@mutant(rule=10, guarantee=31, kills=_DEATHS)
+def care_begins_with_the_third_death(m: Patch) -> None:
+    m.patch(deaths, "CARE_FROM", 3)
+
+
+@mutant(rule=10, guarantee=31, kills=_DEATHS)
+def a_call_that_failed_clears_a_suspect(m: Patch) -> None:
+    old = Deaths.returned
+
+    def returned(self: Deaths, done: int) -> Deaths:
+        return old(self.cleared() if self.noted == self.suspect else self, done)
+
+    m.patch(Deaths, "returned", returned)
+
+
+@mutant(rule=10, guarantee=31, kills=_DEATHS)
+def a_suspect_is_forgotten_with_the_next_death(m: Patch) -> None:
+    old = Deaths.died
+    m.patch(Deaths, "died", lambda self, **told: old(replace(self, suspect=None), **told))
 
 
 @mutant(rule=10, guarantee=31, kills=_KILLING)

@@ -1,13 +1,11 @@
 """What kills its process is found and put aside, and nothing else is."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from changefeed.leases import deaths
 from changefeed.leases.deaths import NO_DEATHS, Deaths
 from changefeed.leases.lease import HostName, Incarnation
 from tests.support import make
@@ -26,69 +24,6 @@ def play(seeds: int, **story: Any) -> None:
 
 def test_what_kills_is_put_aside_and_nothing_else_whoever_kills_the_hosts() -> None:
     play(SEEDS)
-
-
-def _without_notes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Deaths, "noting", lambda self, _: self)
-
-
-def _blame_sooner(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deaths, "BLAMED_AFTER", 3)
-
-
-def _blame_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deaths, "BLAMED_AFTER", 5)
-
-
-def _suspect_cleared_by_a_failure(patch: pytest.MonkeyPatch) -> None:
-    returned = Deaths.returned
-
-    def cleared(self: Deaths, done: int) -> Deaths:
-        return returned(self.cleared() if self.noted == self.suspect else self, done)
-
-    patch.setattr(Deaths, "returned", cleared)
-
-
-def _care_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(deaths, "CARE_FROM", 3)
-
-
-def _care_over_with_the_next_death(patch: pytest.MonkeyPatch) -> None:
-    died = Deaths.died
-    patch.setattr(Deaths, "died", lambda self, **told: died(replace(self, care=0), **told))
-
-
-def _suspect_forgotten_by_the_next_owner(patch: pytest.MonkeyPatch) -> None:
-    died = Deaths.died
-    patch.setattr(
-        Deaths, "died", lambda self, **told: died(replace(self, suspect=None), **told)
-    )
-
-
-def _note_stands(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Deaths, "returned", lambda self, n: replace(self, care=self.care - n))
-
-
-Rule = Callable[[pytest.MonkeyPatch], None]
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        _without_notes,
-        _blame_sooner,
-        _blame_later,
-        _care_later,
-        _care_over_with_the_next_death,
-        _suspect_forgotten_by_the_next_owner,
-        _suspect_cleared_by_a_failure,
-        _note_stands,
-    ],
-)
-def test_each_rule_is_needed(broken: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken(monkeypatch)
-    with pytest.raises(AssertionError):
-        play(SEEDS)
 
 
 @pytest.mark.parametrize("story", [{"alone": False}, {"ahead": BATCH - 2}])
