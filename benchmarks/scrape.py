@@ -35,7 +35,7 @@ def measure() -> Sequence[Result]:
         events = HostEvents(HostName("bench"), meters.get_meter("changefeed"))
         for n in range(_RANGES):
             _use(events, RangeId(f"e1.p{n % 12:02d}.v{n:03x}-ff"))
-        return asyncio.run(_measure(HostEndpoints("bench", registry)))
+        return asyncio.run(_measure(HostEndpoints("bench", registry, {})))
 
 
 def _use(events: HostEvents, range_id: RangeId) -> None:

@@ -33,7 +33,7 @@ from changefeed.feeds.timeouts import bounded_feed
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.status import FleetStatus, desired_hosts
 from changefeed.fleet.watch import StatusWatch
-from changefeed.host.page.access import Access, token_of
+from changefeed.host.page.access import Access
 from changefeed.host.page.actions import ActionContext, ActionHandler
 from changefeed.host.page.page import Page
 from changefeed.host.page.state import PageSource, PageState
@@ -68,7 +68,7 @@ class MonitoredFleet:
 def monitor(processors: Mapping[str, Settings], *, actions: bool, lag_per_host: int) -> None:
     """Serve until a signal. Raise ``UserError`` for actions without a token."""
     settings = settings_of_process(processors)
-    if actions and token_of(settings.web) is None:
+    if actions and settings.web.secret is None:
         raise UserError("--actions needs a token: set web.token, or web.token_file")
     set_up_logs(settings.log, ())
     serve_until_stopped(partial(_serve, processors, actions=actions, lag_per_host=lag_per_host))
@@ -156,7 +156,7 @@ def monitored(
         feed=feed and bounded_feed(feed),
         make_observer=partial(find_observer, settings.observer),
     )
-    access = Access(lambda: token_of(settings.web), acts=acts)
+    access = Access(lambda: settings.web.secret, acts=acts)
     actions = ActionHandler(lambda: context, access)
     return MonitoredFleet(watch=watch, stream=stream, actions=actions)
 

@@ -17,7 +17,9 @@ mount such. There is no access control: a client that reaches the address may re
 who has ``web.token`` can change anything, from the page.
 """
 
+import socket
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -32,6 +34,7 @@ from changefeed.host.status import report_of
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.processor_paths import mount_processors
 from changefeed.runtime.scrape import Scrape, accepts_gzip
+from changefeed.runtime.web_server import WebLimits, serving
 
 PATHS = ("/livez", "/readyz", "/metrics", "/leases")
 
@@ -44,19 +47,25 @@ AsgiApp = Callable[
 
 
 class HostEndpoints:
-    """The answers for one host, also before it could be made: set ``host`` once it is."""
+    """The answers for the host of a processor, also before it is among ``hosts``."""
 
     def __init__(
         self,
         name: str,
         registry: CollectorRegistry | None,
-        host: Host | None = None,
+        hosts: Mapping[str, Host],
+        processor: str = "",
         make_observer: ObserverFactory | None = None,
     ) -> None:
         self.name = name
-        self.host = host
+        self.processor = processor
+        self._hosts = hosts
         self.make_observer = make_observer
         self._scrape = None if registry is None else Scrape(registry)
+
+    @property
+    def host(self) -> Host | None:
+        return self._hosts.get(self.processor)
 
     async def answer(self, path: str, *, accepts_gzip: bool = False) -> Answer:
         """Answer for a path. On the event loop, where alone the host's values do not change;
@@ -97,12 +106,34 @@ class HostEndpoints:
         return self.host.health.problems(longest_without_listing=expiration)
 
 
+def serving_hosts(
+    listening: socket.socket,
+    name: str,
+    registry: CollectorRegistry,
+    makes: Mapping[str, ObserverFactory],
+    hosts: Mapping[str, Host],
+) -> AbstractAsyncContextManager[None]:
+    """Answer for the hosts of a process of this ``name``: ``hosts`` has each once it is open.
+
+    ``makes`` has what makes the observers of each processor.
+    """
+    answers = {
+        x: HostEndpoints(name, None if x else registry, hosts, x, make)
+        for x, make in makes.items()
+    }
+    if only := answers.get(""):
+        app = application(only)
+    else:
+        app = application_of(HostEndpoints(name, registry, hosts), answers)
+    return serving(app, WebLimits(), listening)
+
+
 def endpoints(host: Host) -> web.Application:
     """Return the endpoints of ``host`` for aiohttp: ``app.add_subapp("/changefeed/", …)``.
 
     ``/metrics`` is among them unless the host counts with the meters of your program.
     """
-    return application(HostEndpoints(host.name, host.registry, host))
+    return application(HostEndpoints(host.name, host.registry, {"": host}))
 
 
 def application_of(
@@ -120,22 +151,20 @@ def application_of(
     made.router.add_get("/livez", respond)
     made.router.add_get("/metrics", respond)
     made.router.add_get("/readyz", say_ready)
-    mount_processors(
-        made, {name: application(x, name, [*answers]) for name, x in answers.items()}
-    )
+    mount_processors(made, {name: application(x, [*answers]) for name, x in answers.items()})
     return made
 
 
-def application(
-    answers: HostEndpoints, processor: str = "", processors: Sequence[str] = ()
-) -> web.Application:
+def application(answers: HostEndpoints, processors: Sequence[str] = ()) -> web.Application:
     """Return the endpoints of one host: of one of several ``processors``, if it has a name."""
-
     made = web.Application()
     respond = _responder(answers)
     made.add_routes([web.get(path, respond) for path in PATHS])
     page = HostPage(
-        lambda: answers.host, answers.make_observer, processor=processor, processors=processors
+        lambda: answers.host,
+        answers.make_observer,
+        processor=answers.processor,
+        processors=processors,
     )
     page.serve_with(made)
     return made
@@ -160,7 +189,7 @@ def asgi_endpoints(host: Host) -> AsgiApp:
     As ``endpoints``. It must be called on the event loop that the host runs on, as a server
     does that runs both. Its page can only be looked at, and asks each few seconds what is new.
     """
-    answers = HostEndpoints(host.name, host.registry, host)
+    answers = HostEndpoints(host.name, host.registry, {"": host})
     page = HostPage(lambda: host, acts=False)
 
     async def app(

@@ -11,29 +11,25 @@ import os
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 
 from changefeed.host.child_start import ChildStart
-from changefeed.host.endpoints import HostEndpoints, application, application_of
 from changefeed.host.host import Host
-from changefeed.host.page.access import token_of
 from changefeed.host.settings import Settings, settings_of_process
 from changefeed.host.shared import Process
-from changefeed.host.web import listening_socket, url_of
+from changefeed.host.web import listening_socket, serving_soon, url_of
 from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.garbage import freeze_startup_objects
-from changefeed.runtime.linked_tasks import Job, LinkedTasks
+from changefeed.runtime.linked_tasks import Job, LinkedTasks, path_of
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
-from changefeed.runtime.processor_paths import path_of
 from changefeed.runtime.shutdown import StopSignals, exit_after
 from changefeed.runtime.telemetry import Telemetry, telemetry
 from changefeed.runtime.watchdog import Watchdog
-from changefeed.runtime.web_server import WebLimits, serving
 
 _LAST_THREADS = 5.0
 """How long threads of user code may go on after the hosts have stopped, in seconds."""
@@ -80,13 +76,7 @@ async def _be_hosts(
     settings = settings_of_process(processors)
     suspect = f"observer {' or '.join(str(x.observer.name) for x in processors.values())}"
     signals = StopSignals(budget=settings.host.stop_timeout)
-    of_process = HostEndpoints(settings.host.name, counting.registry)
-    answers = {
-        name: HostEndpoints(
-            settings.host.name, None if name else counting.registry, make_observer=makes[name]
-        )
-        for name in processors
-    }
+    hosts = _Hosts(processors)
     async with AsyncExitStack() as stack:
         stack.callback(_leave_threads_alone)
         stack.enter_context(signals.installed(suspect))
@@ -94,14 +84,18 @@ async def _be_hosts(
             stack.enter_context(signals.end_of(sys.stdin))
         address = ""
         if settings.web.port != "off":
-            token_of(settings.web)  # what is wrong with it is said before anything is opened
+            _ = settings.web.secret  # what is wrong with it is said before anything is opened
             listening = stack.enter_context(listening_socket(settings.web))
             address = url_of(listening)
-            only = answers.get("")
-            app = application(only) if only else application_of(of_process, answers)
-            await stack.enter_async_context(serving(app, WebLimits(), listening))
+
+            def serve() -> AbstractAsyncContextManager[None]:
+                from changefeed.host.endpoints import serving_hosts  # noqa: PLC0415 - see web.py
+
+                name, registry = settings.host.name, counting.registry
+                return serving_hosts(listening, name, registry, makes, hosts.opened)
+
+            await stack.enter_async_context(serving_soon(serve, hosts.stop))
             _log.info("web.listening", address=address)
-        hosts = _Hosts(processors)
         stack.enter_context(hosts.watchdog.installed())
         signals.on_stop(hosts.stop)
         start, process = ChildStart.of(settings.host.name, os.environ), Process()
@@ -118,7 +112,6 @@ async def _be_hosts(
                 processor=name,
                 process=process,
             ) as host:
-                answers[name].host = host
                 await hosts.run(name, host)
 
         await hosts.until_all_end({name: partial(be_host, name) for name in processors})
@@ -130,7 +123,7 @@ class _Hosts:
     def __init__(self, processors: Mapping[str, Settings]) -> None:
         expiration = min(x.leases.expiration for x in processors.values())
         self.watchdog = Watchdog(expiration, self._in_hand)
-        self._open = dict[str, Host]()
+        self.opened = dict[str, Host]()
         self._tasks = LinkedTasks()
         self._watching: asyncio.Task[None] | None = None
 
@@ -140,7 +133,7 @@ class _Hosts:
 
     async def run(self, name: str, host: Host) -> None:
         """Run the host of a processor, which is open now."""
-        self._open[name] = host
+        self.opened[name] = host
         if self._watching is None:
             self._watching = asyncio.create_task(self.watchdog.run())
         if self._tasks.opened(name, host.stop):
@@ -158,7 +151,7 @@ class _Hosts:
     def _in_hand(self) -> Mapping[str, str]:
         return {
             f"{name}: {found}" if name else str(found): position
-            for name, host in self._open.items()
+            for name, host in self.opened.items()
             for found, position in host.in_hand.items()
         }
 

@@ -44,6 +44,8 @@ from changefeed.runtime.settings import (
 )
 from changefeed.stores.addresses import shared_place
 
+_MIN_TOKEN = 16
+
 
 class HostSettings(Section):
     """The process."""
@@ -223,7 +225,7 @@ class WebSettings(HasSecrets, Section):
     port: Literal["off"] | Annotated[int, Field(ge=0, le=65535)] = 0
     """0 takes any free port; the log and ``changefeed status`` show which. With ``off`` there
     is no server."""
-    token: SecretStr | None = Field(default=None, min_length=16)
+    token: SecretStr | None = Field(default=None, min_length=_MIN_TOKEN)
     """Whoever has it can act from the page: pause, resume, release, reset, replay, discard.
     Without one, the page can only be looked at. Set it in the environment, or in a file."""
     pipelines: list[str] = Field(default_factory=list)
@@ -231,9 +233,15 @@ class WebSettings(HasSecrets, Section):
 
     @property
     def secret(self) -> str | None:
-        """The token. Raise ``UserError`` for a file that cannot be read."""
+        """The token. Raise ``UserError`` for a file without one, or with a short one."""
         secret = self.secret_of("token")
-        return None if secret is None else secret.current()
+        token = None if secret is None else secret.current()
+        if token is not None and len(token) < _MIN_TOKEN:
+            raise UserError(
+                f"the token in {self.file_of('token')} is too short (web.token_file): "
+                f"{_MIN_TOKEN} characters or more"
+            )
+        return token
 
 
 class CosmosSettings(HasSecrets, Section):

@@ -22,8 +22,9 @@ from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.settings import WebSettings
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.listening import address_of, take_port
 from changefeed.runtime.logs import get_logger
-from changefeed.runtime.web_server import WebLimits, address_of, serving, take_port
+from changefeed.runtime.web_server import WebLimits, serving
 
 _log = get_logger()
 

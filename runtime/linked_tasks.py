@@ -22,6 +22,11 @@ def label_of(processor: str) -> dict[str, str]:
     return {"processor": processor} if processor else {}
 
 
+def path_of(processor: str) -> str:
+    """Return where a process serves what a processor has; at the top without a name."""
+    return f"/processors/{processor}" if processor else ""
+
+
 @contextmanager
 def naming(processor: str) -> Iterator[None]:
     """Let what the block fails of say which processor it is, if that has a name."""

@@ -6,10 +6,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
 from structlog.contextvars import bound_contextvars
 
-
-def path_of(processor: str) -> str:
-    """Return where a process serves what a processor has; at the top without a name."""
-    return f"/processors/{processor}" if processor else ""
+from changefeed.runtime.linked_tasks import path_of
 
 
 def mount_processors(app: web.Application, served: Mapping[str, web.Application]) -> None:

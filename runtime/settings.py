@@ -88,7 +88,6 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         validate_default=True,
         defer_build=True,  # of all sections, one process validates the outermost
     )

@@ -1,12 +1,18 @@
 """All settings in order, with their defaults and descriptions.
 
 For the texts about settings: the files that ``config`` writes, the page of
-settings, and the messages about wrong ones.
+settings, and the messages about wrong ones. Descriptions are the docstrings below settings, and
+are read when they are asked for: pydantic would look for them when a module is imported, in the
+files of all modules that are loaded by then, before each start of a host.
 """
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
@@ -24,9 +30,10 @@ Path = tuple[str, ...]
 class Entry:
     """One setting. ``default`` is ``None`` where there is none to write down."""
 
+    section: type
+    """The class that has it."""
     name: str
     default: Any
-    text: str
     choices: tuple[str, ...] = ()
     has_names: bool = False
     """Whether its value is a table, with names that are the user's."""
@@ -37,6 +44,13 @@ class Entry:
     """A value that shows the form, where the default does not."""
     items: tuple["Entry", ...] = ()
     """The settings of each of its values, where it is a list of sections."""
+
+    @property
+    def text(self) -> str:
+        """What it means; where it is a list of sections and says nothing, what these are."""
+        own = _docstrings(self.section).get(self.name, "")
+        of_items = self.items[0].section.__doc__ if self.items else None
+        return own or inspect.cleandoc(of_items or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +74,7 @@ def sections(model: type, path: Path = ()) -> Iterator[SectionDoc]:
         if _is_section(info.annotation):
             inner.append((name, info.annotation))
         else:
-            entries.append(_entry(name, info))
+            entries.append(_entry(model, name, info))
     if path or entries:
         text = inspect.cleandoc(model.__doc__ or "")
         is_open = issubclass(model, BaseModel) and model.model_config.get("extra") == "allow"
@@ -113,21 +127,41 @@ def _is_section(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def _entry(name: str, info: FieldInfo) -> Entry:
+@cache
+def _docstrings(model: type) -> Mapping[str, str]:
+    """Return the docstrings of settings by their names, those that a section inherits too."""
+    found = dict[str, str]()
+    for section in reversed(model.__mro__):
+        if section is BaseModel or not issubclass(section, BaseModel):
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
+        assert isinstance(tree, ast.ClassDef), "sections are classes"
+        for setting, text in pairwise(tree.body):
+            match setting, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(doc))),
+                ):
+                    found[name] = inspect.cleandoc(doc)
+    return found
+
+
+def _entry(section: type, name: str, info: FieldInfo) -> Entry:
     default = {} if info.default_factory is dict else info.get_default()
     kind = get_origin(info.annotation) or info.annotation
     item = get_args(info.annotation)[0] if kind is tuple else None
-    of_sections = _is_section(item)
     return Entry(
+        section=section,
         name=name,
         # A default that is made (the name of the machine) differs from place to place.
         default=None if default is PydanticUndefined else default,
-        text=inspect.cleandoc(info.description or (of_sections and item.__doc__) or ""),
         choices=get_args(info.annotation) if kind is Literal else (),
         has_names=isinstance(kind, type) and issubclass(kind, Mapping),
         is_list=kind in (list, tuple),
         is_secret=is_secret(info.annotation),
         required=info.is_required(),
         example=info.examples[0] if info.examples else None,
-        items=tuple(_entry(*x) for x in _fields(item).items()) if of_sections else (),
+        items=tuple(_entry(item, *x) for x in _fields(item).items())
+        if isinstance(item, type) and _is_section(item)
+        else (),
     )

@@ -11,7 +11,6 @@ the time that others do not come.
 """
 
 import asyncio
-import errno
 import resource
 import socket
 import ssl
@@ -19,13 +18,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from ipaddress import ip_address
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from changefeed.runtime.listening import BACKLOG
+
 _serving: "ContextVar[Connections | None]" = ContextVar("serving", default=None)
-_BACKLOG = 16
 _ACCEPTED = 16
 """So many connections are accepted in one turn of the loop, before any can be refused."""
 
@@ -40,47 +39,11 @@ class WebLimits:
     """
 
     most: int = 64
-    backlog: int = _BACKLOG
+    backlog: int = BACKLOG
     request: float = 10.0
     answer: float = 10.0
     idle: float | None = None
     shutdown: float = 1.0
-
-
-def take_port(bind: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
-    """Listen at an address, with 0 on any free port. Raise ``OSError`` if it cannot be had.
-
-    ``backlog``: see ``WebLimits``; it holds already before anybody answers.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except ValueError as error:  # it is no text, or longer than names are
-        raise OSError(errno.EINVAL, "no machine has such a name") from error
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(backlog)
-    except OSError:
-        listening.close()
-        raise
-    return listening
-
-
-def host_and_port(host: str, port: int) -> str:
-    """Return both as an address has them: IPv6 in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def address_of(listening: socket.socket) -> str:
-    """Return ``HOST:PORT`` where others find it; by the machine's name if it listens on all
-    addresses.
-    """
-    host, port = listening.getsockname()[:2]
-    everywhere = ip_address(host).is_unspecified
-    return host_and_port(socket.gethostname() if everywhere else host, port)
 
 
 @asynccontextmanager

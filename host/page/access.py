@@ -13,14 +13,12 @@ from ipaddress import ip_address
 
 from aiohttp import hdrs, web
 
-from changefeed.host.settings import WebSettings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
 _AFTER_A_WRONG_ONE = 1.0
 _BEARER = "Bearer "
-_MIN_TOKEN = 16
 
 
 class Refused(Exception):
@@ -87,19 +85,6 @@ async def _check_token(request: web.Request, secret: str) -> None:
         _log.warning("page.action", outcome="refused", path=request.path, **origin(request))
         await asyncio.sleep(_AFTER_A_WRONG_ONE)
         raise Refused(HTTPStatus.UNAUTHORIZED, "this is not the token (web.token)")
-
-
-def token_of(settings: WebSettings) -> str | None:
-    """Return the token, if there is one. Raise ``UserError`` for a file that cannot be read, or
-    holds a short one.
-    """
-    secret = settings.secret
-    if secret is not None and len(secret) < _MIN_TOKEN:
-        raise UserError(
-            f"the token in {settings.file_of('token')} is too short (web.token_file): "
-            f"{_MIN_TOKEN} characters or more"
-        )
-    return secret
 
 
 def origin(request: web.Request) -> dict[str, str | None]:

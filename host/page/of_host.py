@@ -10,7 +10,7 @@ from changefeed.fleet.peers import Peers
 from changefeed.fleet.status import FleetStatus
 from changefeed.fleet.watch import StatusWatch
 from changefeed.host.host import Host
-from changefeed.host.page.access import Access, token_of
+from changefeed.host.page.access import Access
 from changefeed.host.page.actions import ActionContext, ActionHandler
 from changefeed.host.page.page import Page
 from changefeed.host.page.state import PageSource, PageState
@@ -89,7 +89,7 @@ class HostPage:
 
     def _secret(self) -> str | None:
         host = self._host()
-        return None if host is None else token_of(host.settings.web)
+        return None if host is None else host.settings.web.secret
 
     def _context(self) -> ActionContext | None:
         host = self._host()

@@ -21,12 +21,13 @@ from changefeed.log.client.connection import BrokerConnection
 from changefeed.log.stores.addresses import open_store
 from changefeed.runtime.errors import StoreUnavailable, UserError
 from changefeed.runtime.garbage import freeze_startup_objects
+from changefeed.runtime.listening import address_of, take_port
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.scrape import Scrape
 from changefeed.runtime.shutdown import StopSignals
 from changefeed.runtime.stop import Stop
 from changefeed.runtime.telemetry import Telemetry, telemetry
-from changefeed.runtime.web_server import address_of, serving, take_port
+from changefeed.runtime.web_server import serving
 
 _SHOWN_EVERY = 1.0
 _STORE_AWAY = 3.0

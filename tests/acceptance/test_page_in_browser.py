@@ -67,10 +67,11 @@ async def a_host(
     settings: Settings, feed: MemoryFeed, leases: MemoryLeases
 ) -> AsyncIterator[tuple[Host, str]]:
     observer, events = LoggingObserver(FleetLog()), HostEvents(HostName(settings.host.name))
-    answers = HostEndpoints(settings.host.name, None, make_observer=adapt(nothing, {}))
+    hosts, make = dict[str, Host](), adapt(nothing, {})
+    answers = HostEndpoints(settings.host.name, None, hosts, make_observer=make)
     with listening_socket(WebSettings()) as listening:
         async with serving(application(answers), WebLimits(), listening):
-            host = answers.host = Host(
+            host = hosts[""] = Host(
                 settings,
                 feed=feed,
                 container=leases,
@@ -90,14 +91,15 @@ async def a_host(
 @asynccontextmanager
 async def two_processors() -> AsyncIterator[str]:
     """Serve the hosts of two processors, with 1 and with 3 ranges; yield the address."""
-    answers = {x: HostEndpoints("anna", None) for x in ("orders", "to-search")}
-    app = application_of(HostEndpoints("anna", None), answers)
+    hosts, names = dict[str, Host](), ("orders", "to-search")
+    answers = {x: HostEndpoints("anna", None, hosts, x) for x in names}
+    app = application_of(HostEndpoints("anna", None, hosts), answers)
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(listening_socket(WebSettings()))
         await stack.enter_async_context(serving(app, WebLimits(), listening))
-        for each, ranges in zip(answers.values(), (1, 3), strict=True):
+        for name, ranges in zip(names, (1, 3), strict=True):
             running = a_host(settings_of("anna"), MemoryFeed(ranges), MemoryLeases())
-            each.host, _ = await stack.enter_async_context(running)
+            hosts[name], _ = await stack.enter_async_context(running)
         yield url_of(listening)
 
 

@@ -161,14 +161,25 @@ async def test_user_code_that_blocks_the_event_loop_cannot_hold_up_the_end(
 
 
 async def test_a_stop_before_the_start_is_over_is_an_orderly_one(place: Path) -> None:
-    (place / "slow.py").write_text("import time; time.sleep(0.5)\ndef process(changes): ...\n")
     async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as killed:
         await killed.says('"event": "lease.acquired"', times=4)
         killed.process.kill()
         await killed.ends()
     async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as host:
         await host.says('"event": "host.waiting"')
+        url = f"{host.events('web.listening')[0]['address']}/livez"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            assert answer.status == 200, "it lives, and waits"
         await host.stops()
+
+
+async def test_endpoints_that_cannot_be_imported_end_the_process_in_order(place: Path) -> None:
+    code = "import sys; sys.modules['aiohttp.web'] = None\ndef process(changes): ...\n"
+    (place / "breaks.py").write_text(code)
+    async with running(*RUN, "--observer=breaks:process", cwd=place) as host:
+        assert await host.ends() == 1
+    assert "import of aiohttp.web halted" in host.said
+    assert {*owners(place)} == {None}
 
 
 @pytest.mark.parametrize(

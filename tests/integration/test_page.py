@@ -33,7 +33,7 @@ async def state(url: str) -> Any:
 
 
 async def test_every_answer_allows_a_browser_no_other_source_and_no_inline_script() -> None:
-    async with served(HostEndpoints("anna", None)) as url:
+    async with served(HostEndpoints("anna", None, {})) as url:
         for path in ("/", "/page/page.js", "/page/page.css", "/page/none", "/page/state"):
             answer, _ = await fetched(url + path)
             policy = answer.headers["Content-Security-Policy"]
@@ -49,7 +49,7 @@ async def test_every_answer_allows_a_browser_no_other_source_and_no_inline_scrip
 
 
 async def test_a_file_is_sent_once_and_compressed() -> None:
-    async with served(HostEndpoints("anna", None)) as url:
+    async with served(HostEndpoints("anna", None, {})) as url:
         plain, body = await fetched(f"{url}/page/page.js", **{"Accept-Encoding": "identity"})
         packed, small = await fetched(f"{url}/page/page.js", **{"Accept-Encoding": "gzip"})
         assert gzip.decompress(small) == body
@@ -65,10 +65,12 @@ async def until_owned(host: Host, count: int) -> None:
 
 async def test_a_host_shows_the_fleet_with_what_each_other_host_answers() -> None:
     feed, leases = MemoryFeed(4), MemoryLeases()
-    answers, others = HostEndpoints("anna", None), HostEndpoints("ben", None)
-    async with served(answers) as url, served(others) as other_url:
-        anna = answers.host = quick_host("anna", feed, leases, address=url)
-        ben = others.host = quick_host("ben", feed, leases, address=other_url)
+    async with (
+        served(HostEndpoints("anna", None, one := {})) as url,
+        served(HostEndpoints("ben", None, other := {})) as other_url,
+    ):
+        anna = one[""] = quick_host("anna", feed, leases, address=url)
+        ben = other[""] = quick_host("ben", feed, leases, address=other_url)
         async with running(anna, ben):
             await until_owned(anna, 2)
             await until_owned(ben, 2)
@@ -93,9 +95,12 @@ async def test_a_host_shows_the_fleet_with_what_each_other_host_answers() -> Non
 
 async def test_events_come_as_they_happen() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
-    answers = HostEndpoints("anna", None)
-    async with served(answers) as url, aiohttp.ClientSession() as session:
-        host = answers.host = quick_host("anna", feed, leases, address=url)
+    hosts = dict[str, Host]()
+    async with (
+        served(HostEndpoints("anna", None, hosts)) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        host = hosts[""] = quick_host("anna", feed, leases, address=url)
         async with running(host):
             await until_owned(host, 2)
             number = (await state(url))["number"]
@@ -114,9 +119,8 @@ async def test_events_come_as_they_happen() -> None:
 
 async def test_a_probe_has_its_answer_while_many_watch() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
-    answers = HostEndpoints("anna", None)
-    async with served(answers, WebLimits(most=40)) as url:
-        host = answers.host = quick_host("anna", feed, leases, address=url)
+    async with served(HostEndpoints("anna", None, hosts := {}), WebLimits(most=40)) as url:
+        host = hosts[""] = quick_host("anna", feed, leases, address=url)
         async with running(host), aiohttp.ClientSession() as session:
             await until_owned(host, 2)
             streams = [await session.get(f"{url}/page/events") for _ in range(32)]
@@ -130,9 +134,10 @@ async def test_a_probe_has_its_answer_while_many_watch() -> None:
 
 async def test_a_stream_outlives_the_time_of_other_answers_and_gives_way_to_them() -> None:
     feed, leases = MemoryFeed(2), MemoryLeases()
-    answers = HostEndpoints("anna", None)
-    async with served(answers, WebLimits(most=4, answer=0.3)) as url:
-        host = answers.host = quick_host("anna", feed, leases, address=url)
+    async with served(
+        HostEndpoints("anna", None, hosts := {}), WebLimits(most=4, answer=0.3)
+    ) as url:
+        host = hosts[""] = quick_host("anna", feed, leases, address=url)
         async with running(host):
             await until_owned(host, 2)
             port = int(url.rpartition(":")[2])

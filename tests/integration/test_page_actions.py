@@ -18,7 +18,7 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.watch import StatusWatch
-from changefeed.host.page.access import Access, token_of
+from changefeed.host.page.access import Access
 from changefeed.host.page.actions import ActionContext, ActionHandler
 from changefeed.host.settings import Settings, WebSettings, load_settings
 from changefeed.leases.lease import HostName, Incarnation, Lease
@@ -257,9 +257,9 @@ def test_a_token_in_a_file_is_refused_if_it_is_short(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("short")
     with pytest.raises(UserError, match=r"too short.*16 characters"):
-        token_of(WebSettings.model_validate({"token_file": file}))
+        _ = WebSettings.model_validate({"token_file": file}).secret
     file.write_text(TOKEN)
-    assert token_of(WebSettings.model_validate({"token_file": file})) == TOKEN
+    assert WebSettings.model_validate({"token_file": file}).secret == TOKEN
     with pytest.raises(UserError, match="16"):
         load_settings(None, {"web": {"token": "short"}})
 
@@ -312,5 +312,5 @@ async def test_a_member_is_believed_about_itself_only_and_followed_nowhere() -> 
 
 
 def test_settings_have_no_token_unless_one_is_given() -> None:
-    assert token_of(Settings().web) is None
+    assert Settings().web.secret is None
     assert "sixteen" not in repr(load_settings(None, {"web": {"token": TOKEN}}))

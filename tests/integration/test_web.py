@@ -4,8 +4,7 @@ import asyncio
 import gzip
 import socket
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.endpoints import HostEndpoints
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import WebSettings
-from changefeed.host.web import (
-    listening_socket,
-    url_of,
-)
+from changefeed.host.web import listening_socket, url_of
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import UserError
@@ -47,7 +43,7 @@ async def test_endpoints_tell_of_a_host_from_before_it_joins_until_it_stops() ->
     meters = MeterProvider([PrometheusMetricReader(registry=registry)], shutdown_on_exit=False)
     events = HostEvents(HostName("anna"), meters.get_meter("changefeed"))
     host = quick_host("anna", feed, MemoryLeases(), events=events)
-    async with served(HostEndpoints("anna", registry, host)) as url:
+    async with served(HostEndpoints("anna", registry, {"": host})) as url:
         assert await get(f"{url}/livez") == (200, {"host": "anna", "alive": True})
         problem = {
             "ready": False,
@@ -94,43 +90,21 @@ def open_descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-@asynccontextmanager
-async def half_sent(url: str, count: int) -> AsyncIterator[None]:
-    """Hold open so many connections, each with half a request."""
-    port = int(url.rpartition(":")[2])
-    writers = []
-    for _ in range(count):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-        writers.append(writer)
-    yield
-    for writer in writers:
-        writer.transport.abort()
-
-
 async def test_half_sent_requests_leave_descriptors_and_a_probe_its_answer() -> None:
-    answers = HostEndpoints("anna", CollectorRegistry())
-    async with served(answers) as url:
+    answers = HostEndpoints("anna", CollectorRegistry(), {})
+    async with served(answers) as url, AsyncExitStack() as stack:
         before = open_descriptors()
-        async with half_sent(url, 200):
-            assert (await get(f"{url}/livez"))[0] == 200
-            ours = open_descriptors() - before - 200
-            assert ours <= 64 + 1
-
-
-async def test_a_connection_is_for_one_request() -> None:
-    async with served(HostEndpoints("anna", None)) as url:
-        port = int(url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
-        async with asyncio.timeout(PATIENCE):
-            answer = await reader.read()
-        assert answer.count(b"HTTP/1.1 200") == 1
-        writer.close()
+        for _ in range(200):
+            _, writer = await asyncio.open_connection("127.0.0.1", url.rpartition(":")[2])
+            stack.callback(writer.close)
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        assert (await get(f"{url}/livez"))[0] == 200
+        ours = open_descriptors() - before - 200
+        assert ours <= 64 + 1
 
 
 async def test_before_there_is_a_host_it_lives_and_is_not_ready() -> None:
-    async with served(HostEndpoints("anna", None)) as url:
+    async with served(HostEndpoints("anna", None, {})) as url:
         assert (await get(f"{url}/livez"))[0] == 200
         status, shown = await get(f"{url}/readyz")
         assert (status, shown["ready"]) == (503, False)
@@ -143,7 +117,7 @@ async def test_metrics_are_compressed_for_a_client_that_says_so() -> None:
     registry = CollectorRegistry()
     Gauge("anything", "to have a line", registry=registry).set(5)
     async with (
-        served(HostEndpoints("anna", registry)) as url,
+        served(HostEndpoints("anna", registry, {})) as url,
         aiohttp.ClientSession(f"{url}/", auto_decompress=False) as session,
     ):
         async with session.get("metrics", headers={"Accept-Encoding": "br, gzip"}) as answer:
@@ -168,7 +142,7 @@ async def test_the_event_loop_turns_while_metrics_are_made() -> None:
     registry = CollectorRegistry()
     registry.register(Waiting())
     turned.clear()  # to register it collects, too
-    answer = await HostEndpoints("anna", registry).answer("/metrics")
+    answer = await HostEndpoints("anna", registry, {}).answer("/metrics")
     assert answer.status == 200
 
 
@@ -179,10 +153,7 @@ def test_most_descriptors_are_left_to_the_host(descriptors: int, most: int) -> N
 
 def test_a_name_that_leads_nowhere_is_refused() -> None:
     wanted = WebSettings(bind="no.such.host.invalid")
-    with (
-        pytest.raises(UserError, match=r"no\.such\.host\.invalid"),
-        listening_socket(wanted),
-    ):
+    with pytest.raises(UserError, match=wanted.bind), listening_socket(wanted):
         pass
 
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 import pytest
 from aiohttp import web
 
-from changefeed.runtime.web_server import WebLimits, serving, take_port
+from changefeed.runtime.listening import take_port
+from changefeed.runtime.web_server import WebLimits, serving
 from tests.support.processes import PATIENCE
 
 _GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -26,9 +26,10 @@ from changefeed.log.core_settings import CoreSettings
 from changefeed.log.records import Record
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.log.stores.store import ObjectStore
+from changefeed.runtime.listening import take_port
 from changefeed.runtime.scrape import Scrape
 from changefeed.runtime.secret import Secret
-from changefeed.runtime.web_server import serving, take_port
+from changefeed.runtime.web_server import serving
 from changefeed.testing.feed_harness import NEW_YEAR_US, FeedAbility
 
 QUICK = CoreSettings(

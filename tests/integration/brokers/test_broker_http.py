@@ -32,8 +32,9 @@ from changefeed.log.protocol.wire import CONTENT_TYPE, framed_append
 from changefeed.log.records import encode_record
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.listening import take_port
 from changefeed.runtime.secret import Secret
-from changefeed.runtime.web_server import WebLimits, serving, take_port
+from changefeed.runtime.web_server import WebLimits, serving
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
 from tests.support.brokers import request
 from tests.support.processes import PATIENCE

@@ -65,14 +65,18 @@ def test_no_client_of_azure_is_imported_for_other_feeds_and_stores() -> None:
     assert subprocess.run(line, capture_output=True, check=True).stdout == b"False\n"
 
 
-_NOT_FOR_A_LOG = {
+_BEFORE_NO_CHANGE = {
     *("changefeed.cli.supervisor", "changefeed.feeds.cosmos.feed", "changefeed.pipeline"),
+    *("changefeed.fleet.peers", "changefeed.host.endpoints", "changefeed.host.page"),
     *("opentelemetry.sdk._logs", "opentelemetry.sdk.trace"),
-    *("asyncpg", "azure", "deltalake", "obstore", "pyarrow", "pyspark", "redis"),
+    *("aiohttp", "asyncpg", "azure", "deltalake", "obstore", "pyarrow", "pyspark", "redis"),
 }
 
 _OBSERVER = """
 import gc, os, sys
+from changefeed.host import web
+
+web.HEAD_START = 600.0  # a busy machine has no change within half a second
 
 class First:
     async def process(self, context, changes):
@@ -81,7 +85,7 @@ class First:
 """
 
 
-def test_a_host_over_a_log_imports_what_that_takes(tmp_path: Path) -> None:
+def test_a_host_over_a_log_imports_what_its_first_change_takes(tmp_path: Path) -> None:
     log, leases = tmp_path / "log", tmp_path / "leases.db"
     with open_sync_producer(log) as producer:
         producer.send("k")
@@ -92,15 +96,11 @@ def test_a_host_over_a_log_imports_what_that_takes(tmp_path: Path) -> None:
         line, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60
     )
     *modules, is_collecting, collections = done.stdout.split()
-    assert _NOT_FOR_A_LOG & {*modules} == set()
+    assert _BEFORE_NO_CHANGE & {*modules} == set()
     ours = [x for x in modules if x.startswith("changefeed.")]
-    assert len(ours) <= 231, sorted(ours)
+    assert len(ours) <= 206, sorted(ours)
     assert is_collecting == "True"
     assert int(collections) < 120, "garbage was looked for among what was imported"
-
-
-def test_a_host_imports_no_spark() -> None:
-    assert imported("run", "--help") & {"deltalake", "pyarrow", "pyspark"} == set()
 
 
 _WITHOUT = """

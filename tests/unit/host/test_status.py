@@ -37,7 +37,7 @@ def owner(fleet: Fleet, name: str) -> Host:
 
 
 async def answer(host: Host, path: str) -> tuple[int, Any]:
-    found = await HostEndpoints(host.name, None, host).answer(path)
+    found = await HostEndpoints(host.name, None, {"": host}).answer(path)
     return found.status, json.loads(found.body)
 
 

@@ -14,7 +14,8 @@ from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.log.stores.remote_store import RemoteStore
 from changefeed.log.stores.store import MISSING, ObjectStore
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
-from changefeed.runtime.web_server import WebLimits, address_of, serving, take_port
+from changefeed.runtime.listening import address_of, take_port
+from changefeed.runtime.web_server import WebLimits, serving
 
 pytestmark = pytest.mark.real_time
 

@@ -1,0 +1,45 @@
+"""The port of a server, which is taken before there is anything that answers at it."""
+
+import errno
+import socket
+from ipaddress import ip_address
+from typing import Final
+
+BACKLOG: Final = 16
+"""How many clients may wait, connected, until the server accepts them."""
+
+
+def take_port(bind: str, port: int, backlog: int = BACKLOG) -> socket.socket:
+    """Listen at an address, with 0 on any free port. Raise ``OSError`` if it cannot be had.
+
+    From then on clients may connect: up to ``backlog`` of them wait until somebody answers.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except ValueError as error:  # it is no text, or longer than names are
+        raise OSError(errno.EINVAL, "no machine has such a name") from error
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(backlog)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return both as an address has them: IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return ``HOST:PORT`` where others find it; by the machine's name if it listens on all
+    addresses.
+    """
+    host, port = listening.getsockname()[:2]
+    everywhere = ip_address(host).is_unspecified
+    return host_and_port(socket.gethostname() if everywhere else host, port)
