@@ -23,12 +23,11 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
     "acceptance/test_cosmos_fleet.py": (
         "test_a_fleet_survives_that_a_host_and_then_the_endpoint_are_killed",
     ),
-    "acceptance/test_doctor.py": (),
     "acceptance/test_embedding.py": (
         "test_an_aiohttp_program_serves_and_stops_the_host_in_it",
     ),
     "acceptance/test_eventlog_processes.py": (
-        "test_what_was_acknowledged_outlives_a_killed_writer_and_no_batch_is_torn",
+        "test_what_was_acknowledged_outlives_killed_writers_and_no_batch_is_torn",
     ),
     "acceptance/test_emulator_wheel.py": (
         "test_alone_it_has_a_command_and_gives_pytest_an_account",

@@ -10,8 +10,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_emulator import DEVELOPMENT_KEY
 from tests.support.commands import invoked
-from tests.support.dotnet_processor import DotNetHost
-from tests.support.emulator_process import control, emulator_process
+from tests.support.emulator_process import emulator_process
 
 
 async def command(*arguments: str, cwd: Path) -> tuple[int, str]:
@@ -28,16 +27,6 @@ async def container(
         name, PartitionKey(key), **options
     )
     return made
-
-
-async def ranges_of(url: str, name: str) -> list[dict[str, Any]]:
-    """Return the living ranges of a container as partition key ranges."""
-    (found,) = [x for x in await control(url, "GET", "") if x["container"] == name]
-    return [
-        {"id": x["id"], "minInclusive": x["low"], "maxExclusive": x["high"]}
-        for x in found["ranges"]
-        if not x["gone"]
-    ]
 
 
 async def test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended(
@@ -57,28 +46,3 @@ async def test_check_tells_what_is_wrong_and_ends_with_2_until_it_is_mended(
         other = f"--feed=cosmos+{url}d/orders?mode=all-versions"
         code, said = await command("doctor", other, places[1], cwd=tmp_path)
         assert (code, "another mode" in said) == (2, True)
-
-
-async def test_leases_of_a_stopped_fleet_are_imported_where_they_stand(tmp_path: Path) -> None:
-    async with emulator_process(tmp_path) as (_, url):
-        async with CosmosClient(url, DEVELOPMENT_KEY) as client:
-            await container(client, "orders", "/pk", offer_throughput=12_000)
-            theirs = await container(client, "theirs", "/id", default_ttl=-1)
-            ranges = await ranges_of(url, "orders")
-            dotnet = DotNetHost(theirs, "p", "net-1")
-            await dotnet.initialize(ranges)
-            lease = await dotnet.acquire(await dotnet.read(ranges[0]["id"]))
-            await dotnet.checkpoint(lease, '"42"')
-        source = f"cosmos+{url}d/theirs?prefix=p"
-        places = (f"--feed=cosmos+{url}d/orders", "--leases=sqlite:leases.db")
-        code, said = await command(
-            "positions", "import", source, *places, "--dry-run", cwd=tmp_path
-        )
-        assert (code, '"42"' in said, "created" in said) == (0, True, True), said
-        code, said = await command("positions", "import", source, *places, cwd=tmp_path)
-        assert (code, "1 of them never read" in said) == (0, True), said
-        code, said = await command("positions", "import", source, *places, cwd=tmp_path)
-        assert (code, ": stays" in said) == (0, True), said
-        none = f"cosmos+{url}d/theirs?prefix=q"
-        code, said = await command("positions", "import", none, *places, cwd=tmp_path)
-        assert (code, "no leases under the prefix 'q'" in said) == (2, True), said

@@ -52,14 +52,6 @@ async def test_a_killed_host_is_started_again_and_the_leases_are_whole(place: Pa
     assert status(place)["hosts"] == []
 
 
-async def test_a_mistake_of_one_stops_all_and_is_the_exit_code(place: Path) -> None:
-    async with running(*HOSTS, "--observer=nope", cwd=place) as hosts:
-        assert await hosts.ends() == 2
-    assert "there is no observer 'nope'" in hosts.said
-    assert 2 in {x["code"] for x in hosts.events("process.ended")}
-    assert "Traceback" not in hosts.said
-
-
 async def test_hosts_whose_supervisor_is_killed_stop_in_an_orderly_way(place: Path) -> None:
     async with running(*HOSTS, cwd=place) as hosts:
         await until_even(hosts)

@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.support import make
 from tests.support.commands import QUICK, a_log_of, invoked, running
 from tests.support.processes import Running
 
@@ -126,27 +125,6 @@ async def looked_at(host: Running, place: Path, name: str) -> set[str]:
     return {x["owner"] for x in leases}
 
 
-async def test_a_monitor_serves_all_processors_of_its_settings(place: Path) -> None:
-    async with running(*RUN, "--set=feed.start=now", cwd=place) as host:
-        await host.reaches((place / "orders.db").exists)
-        await host.says('"event": "lease.acquired"', times=4)
-        await host.stops()
-    await make.append(place / "orders/log", make.records(300))
-    async with running("monitor", "--config=c.toml", "--lag-per-host=10", cwd=place) as board:
-        await board.says('"event": "web.listening"')
-        top = board.events("web.listening")[0]["address"]
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"{top}/scale") as answer:
-                assert await answer.json() == {"desired_hosts": 2}, "as many as it has ranges"
-            async with session.get(f"{top}/metrics") as answer:
-                assert 'changefeed_desired_hosts{processor="to-search"} 0.0' in (
-                    await answer.text()
-                )
-            async with session.get(f"{top}/") as answer:
-                assert answer.url.path == "/processors/orders/"
-        await board.stops()
-
-
 async def test_nothing_is_lost_when_the_process_of_both_is_killed(place: Path) -> None:
     slow = (*RUN, "--set=feed.page_size=10")
     async with running(*slow, cwd=place) as host:
@@ -221,16 +199,3 @@ async def test_a_paused_processor_stands_still_alone_and_commands_name_theirs(
     assert delivered(place, "to-search") == []
     left_out = invoked("status", "--config=c.toml", cwd=place)
     assert (left_out.returncode, "orders, to-search" in left_out.stderr) == (2, True)
-
-
-async def test_twenty_processors_start_and_stop_together(place: Path) -> None:
-    names = [f"p{n}" for n in range(20)]
-    write_settings(place, *names)
-    for name in names:
-        (place / name).symlink_to(place / "orders")
-    async with running(*RUN, cwd=place) as host:
-        await all_is_read(host, place, *names)
-        await host.stops()
-    assert {
-        x["processor"]: x["released"] for x in host.events("host.stopped")
-    } == dict.fromkeys(names, 2)

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -50,23 +49,6 @@ async def test_sigterm_releases_the_leases_and_keeps_their_continuations(place: 
         await host.says('"event": "lease.acquired"', times=4)
         await host.stops(signal.SIGINT)
     assert len((place / "out.jsonl").read_text().splitlines()) == 1000  # it went on, not again
-
-
-async def test_with_leases_in_memory_each_process_sees_every_change(place: Path) -> None:
-    run = ("run", "--feed=eventlog:log", "--leases=memory:", *QUICK, "--observer=jsonl")
-    async with (
-        running(*run, "--option=path=a.jsonl", "--name=anna", cwd=place) as anna,
-        running(*run, "--option=path=b.jsonl", "--name=ben", cwd=place) as ben,
-    ):
-        for host, file in ((anna, place / "a.jsonl"), (ben, place / "b.jsonl")):
-            await host.reaches(partial(has_all, file))
-            await host.stops()
-
-
-def has_all(file: Path) -> bool:
-    """Whether the observer ``jsonl`` has written each change once."""
-    lines = file.read_text().split("\n")[:-1] if file.exists() else []
-    return sorted(json.loads(x)["body"]["n"] for x in lines) == [*range(1000)]
 
 
 async def test_endpoints_answer_at_the_address_that_the_member_record_tells(

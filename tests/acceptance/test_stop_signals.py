@@ -47,16 +47,6 @@ async def test_a_hang_up_is_an_orderly_stop(command: tuple[str, ...], place: Pat
         assert process.events("host.stopped")
 
 
-async def test_a_monitor_that_waits_for_cosmos_db_ends_when_it_is_asked_to(
-    place: Path, silent: Silent
-) -> None:
-    leases = f"--leases=cosmos+http://127.0.0.1:{silent.port}/d/c"
-    async with running("monitor", PLACES[0], leases, cwd=place) as process:
-        await process.reaches(silent.asked.is_set)
-        await process.stops()  # with a code that a process has not that was ended at once
-    assert "Traceback" not in process.said
-
-
 async def test_a_broker_that_waits_for_its_store_ends_when_it_is_asked_to(
     tmp_path: Path, silent: Silent
 ) -> None:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
 import pytest
@@ -16,10 +16,9 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.log.hashing import DEFAULT_PARTS, place_of
 from cosmos_emulator import DEVELOPMENT_KEY
-from tests.acceptance.test_cosmos_commands import ranges_of
 from tests.support.commands import changefeed
 from tests.support.dotnet_processor import DotNetHost
-from tests.support.emulator_process import emulator_process, free_port
+from tests.support.emulator_process import control, emulator_process, free_port
 from tests.support.processes import until
 from tests.support.tutorial import ROOT, Tutorial
 
@@ -100,6 +99,16 @@ async def test_from_dotnet_or_java_nothing_is_read_again(tmp_path: Path) -> None
 
 async def in_thread(work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work)
+
+
+async def ranges_of(url: str, name: str) -> list[dict[str, Any]]:
+    """Return the living ranges of a container as partition key ranges."""
+    (found,) = [x for x in await control(url, "GET", "") if x["container"] == name]
+    return [
+        {"id": x["id"], "minInclusive": x["low"], "maxExclusive": x["high"]}
+        for x in found["ranges"]
+        if not x["gone"]
+    ]
 
 
 async def a_fleet_that_has_read_two_of_three(url: str) -> None:

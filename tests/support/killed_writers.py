@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -24,7 +24,9 @@ from changefeed.log.directory.feed import EventLog
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.records import Record
 
-_RECORDS: Final = 3
+_PARTS: Final = 3
+_KEYS: Final = [f"k{n}" for n in range(9)]
+"""Some in each part: a batch is whole in all of them, or in none."""
 _READ_EVERY: Final = 25
 _LONGEST: Final = (0.12, 0.12, 0.12, 0.8)
 """Seconds that a writer has at most: most are killed while they open or write, some compact."""
@@ -38,7 +40,7 @@ async def _write(log: Path, batch: int, said: int) -> None:
     async with EventLogWriter.open(log) as writer:
         while True:
             os.write(said, b"b%d\n" % batch)
-            await writer.append([Record(key="k", body=b"%d" % batch)] * _RECORDS)
+            await writer.append([Record(key=x, body=b"%d" % batch) for x in _KEYS])
             os.write(said, b"a%d\n" % batch)
             batch += 1
 
@@ -62,23 +64,24 @@ def _killed(log: Path, batch: int, seconds: float) -> Sequence[str]:
     return words
 
 
-async def _read(log: Path) -> Sequence[int]:
-    """Return the batches that are there, in order."""
-    found: list[int] = []
+async def _read(log: Path) -> Mapping[str, Sequence[int]]:
+    """Return the batches that each key has, in order."""
+    found: dict[str, list[int]] = {x: [] for x in _KEYS}
     async with EventLog.open(log) as feed:
         for x in await feed.ranges():
             after = await feed.start(x, "beginning")
             while (page := await feed.read(x, after, 1000)).changes:
-                found += [int(change.body) for change in page.changes]
                 after = page.position
+                for change in page.changes:
+                    found[change.key].append(int(change.body))
     return found
 
 
-def _check(found: Sequence[int], acknowledged: set[int]) -> None:
-    batches = list(dict.fromkeys(found))
-    if list(found) != [x for x in sorted(batches) for _ in range(_RECORDS)]:
+def _check(found: Mapping[str, Sequence[int]], acknowledged: set[int]) -> None:
+    batches = {n for x in found.values() for n in x}
+    if any(list(x) != sorted(batches) for x in found.values()):
         raise Lost("a batch is torn, repeated, or out of order")
-    lost = acknowledged - {*batches}
+    lost = acknowledged - batches
     if lost:
         raise Lost(f"batch {min(lost)} was acknowledged, and {len(lost)} are lost")
 
@@ -93,7 +96,7 @@ def _compacting_all_the_time() -> Iterator[None]:
 def main(log: Path, kills: int, seed: int) -> str:
     """Kill so many writers; raise ``Lost``. Return what was lived through."""
     random, acknowledged, batch = Random(seed), set[int](), 1
-    asyncio.run(create_log(log, 1))
+    asyncio.run(create_log(log, _PARTS))
     for n in range(1, kills + 1):
         with _compacting_all_the_time():
             words = _killed(log, batch, random.uniform(0, random.choice(_LONGEST)))

@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -13,7 +15,7 @@ from typer.testing import CliRunner, Result
 from changefeed.cli.app import app
 from changefeed.cli.diagnosing import look_at_disks
 from changefeed.cli.io.files import write_file
-from changefeed.host.settings import Settings
+from changefeed.host.settings import Settings, load_settings
 from changefeed.log.directory.directory import create_log
 from changefeed.runtime.errors import UserError
 
@@ -68,6 +70,35 @@ def test_a_file_system_without_a_size_is_no_full_disk() -> None:
     letters = {"dead_letters": "sqlite:/proc/nowhere/letters.db"}
     feed = {"address": "eventlog:/proc/nowhere/log"}
     settings = Settings.model_validate({"feed": feed, "leases": leases, "observer": letters})
+    assert look_at_disks(settings) == []
+
+
+def test_a_disk_that_is_nearly_full_is_said_where_something_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = SimpleNamespace(total=1000, used=990, free=10)
+    looked_at: list[Path] = []
+
+    def look(place: Path) -> SimpleNamespace:
+        looked_at.append(place)
+        return usage
+
+    monkeypatch.setattr(shutil, "disk_usage", look)
+    owners, done, log = (tmp_path / x for x in ("owners", "done", "log"))
+    for place in (owners, done, log):
+        place.touch()
+    settings = load_settings(
+        None,
+        {
+            "feed": {"address": f"eventlog:{log}"},
+            "leases": {"address": f"sqlite:{owners}", "checkpoints": f"sqlite:{done}"},
+            "observer": {"dead_letters": "postgresql://there/letters"},
+        },
+    )
+    (found,) = look_at_disks(settings)
+    assert "nearly full: 1% are free" in found.text
+    assert looked_at == [log, owners, done]
+    usage.free = 500
     assert look_at_disks(settings) == []
 
 
