@@ -29,7 +29,7 @@ from changefeed.cli.existing_leases import existing_fleet
 from changefeed.cli.io.metrics import as_metrics
 from changefeed.cli.serving import serve_until_stopped
 from changefeed.feeds.feed import Feed
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.status import FleetStatus, desired_hosts
 from changefeed.fleet.watch import StatusWatch
@@ -153,7 +153,7 @@ def monitored(
     context = ActionContext(
         settings=settings,
         container=container,
-        feed=feed and bounded_feed(feed),
+        feed=feed and BoundedFeed(feed),
         make_observer=partial(find_observer, settings.observer),
     )
     access = Access(lambda: settings.web.secret, acts=acts)

@@ -20,7 +20,7 @@ from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import changes_between, measure_backlog
 from changefeed.feeds.feed import Feed
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.fleet.liveness import living_hosts
 from changefeed.fleet.phrases import repeats
 from changefeed.fleet.position_checks import refuse_wrong_positions
@@ -55,7 +55,7 @@ async def import_positions(
         open_feed(settings.feed.address, settings.open_options) as opened,
         leases_if_any(settings) as container,
     ):
-        feed = bounded_feed(opened)
+        feed = BoundedFeed(opened)
         if not dry_run:
             await _refuse_while_hosts_live(container, settings)
         stored = await read_all(container)
@@ -77,7 +77,7 @@ async def import_positions(
 
 async def _in_file(settings: Settings, document: Positions) -> Sequence[Lease]:
     async with open_feed(settings.feed.address, settings.open_options) as feed:
-        await refuse_wrong_positions(document, bounded_feed(feed), start=settings.feed.start)
+        await refuse_wrong_positions(document, BoundedFeed(feed), start=settings.feed.start)
     return document.leases
 
 

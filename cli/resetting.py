@@ -10,7 +10,7 @@ from changefeed.cli.io.report import say, show
 from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.fleet.phrases import named_leases
 from changefeed.fleet.reset import (
     PositionMove,
@@ -43,7 +43,7 @@ async def reset(
         existing_leases(settings) as container,
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
-        feed = bounded_feed(opened)
+        feed = BoundedFeed(opened)
         if names:
             await compare_feeds(container, feed.identity)
         chosen = _choose(await container.list(), names)

@@ -7,7 +7,7 @@ from changefeed.cli.existing_leases import existing_leases
 from changefeed.cli.io.report import remark, say
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.feed import RangeId
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.fleet.reshape import merge as merge_ranges
 from changefeed.fleet.reshape import split as split_range
 from changefeed.fleet.stopping import LeasedFeed
@@ -39,7 +39,7 @@ async def _leased(settings: Settings) -> AsyncIterator[LeasedFeed]:
         existing_leases(settings) as container,
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
-        feed = bounded_feed(opened)
+        feed = BoundedFeed(opened)
         await compare_feeds(container, feed.identity)
         yield LeasedFeed(
             feed=feed,

@@ -20,16 +20,6 @@ from changefeed.runtime.patience import Patience
 T = TypeVar("T")
 
 
-def bounded_feed(
-    feed: Feed, *, timeout: float = 60.0, patience: Patience | None = None
-) -> Feed:
-    """Wrap a feed: a call that takes longer than ``timeout`` seconds raises
-    ``FeedUnavailable``; one that waits for news may do so before that. So does a call that the
-    server refuses, as long as there is ``patience`` for it.
-    """
-    return _BoundedFeed(feed, timeout, patience or Patience(0))
-
-
 def in_time(name: str, call: Awaitable[T], seconds: float) -> Coroutine[Any, Any, T]:
     """Await a call to a feed; raise ``FeedUnavailable`` after so many seconds, or if its
     client gave it up.
@@ -37,11 +27,18 @@ def in_time(name: str, call: Awaitable[T], seconds: float) -> Coroutine[Any, Any
     return bounded(call, seconds, who="the feed", name=name, unavailable=FeedUnavailable)
 
 
-class _BoundedFeed(Feed):
-    def __init__(self, feed: Feed, timeout: float, patience: Patience) -> None:
+class BoundedFeed(Feed):
+    """Wraps a feed: a call that takes longer than ``timeout`` seconds raises
+    ``FeedUnavailable``; one that waits for news may do so before that. So does a call that the
+    server refuses, as long as there is ``patience`` for it.
+    """
+
+    def __init__(
+        self, feed: Feed, *, timeout: float = 60.0, patience: Patience | None = None
+    ) -> None:
         self._feed = feed
         self._timeout = timeout
-        self._patience = patience
+        self._patience = patience or Patience(0)
         self.children_inherit_positions = feed.children_inherit_positions
 
     @property

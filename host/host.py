@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from changefeed import __version__
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.host.careful_delivery import CarefulDelivery
 from changefeed.host.child_start import ChildStart
 from changefeed.host.coordinator import Coordinator
@@ -100,7 +100,7 @@ class Host:
         settings = settings.model_copy(update={"leases": own.going_by(self._rules)})
         self.settings = settings
         self.registry = registry
-        self.feed = bounded_feed(feed, patience=Patience(_PATIENCE))
+        self.feed = BoundedFeed(feed, patience=Patience(_PATIENCE))
         self.events = events or HostEvents(self.name, wall=wall)
         self.events.request_units = lambda: feed.request_units
         self._random = random or Random()  # noqa: S311 - spreads timers, guards nothing

@@ -23,7 +23,7 @@ from changefeed.feeds.feed import (
     RangeId,
     StartAt,
 )
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.log.records import Record
 from changefeed.testing.feed_harness import (
     NEW_YEAR,
@@ -54,7 +54,7 @@ async def test_every_change_is_in_one_range_and_comes_back_as_it_went_in(
 
 async def test_a_feed_has_one_identity_for_all_its_readers(given: FeedHarness) -> None:
     assert given.feed.identity
-    bounded = bounded_feed(given.feed, timeout=1.0)
+    bounded = BoundedFeed(given.feed, timeout=1.0)
     assert bounded.identity == given.feed.identity
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.testing.feed_harness import FeedHarness, busiest, numbered, pages_from
 
 
@@ -11,7 +11,7 @@ async def knowing_of_news(given: FeedHarness) -> Feed:
     """Return the feed as hosts have it; skip the test if only reading shows whether there is
     something: it then names a range without.
     """
-    feed = bounded_feed(given.feed, timeout=60.0)
+    feed = BoundedFeed(given.feed, timeout=60.0)
     ends = {x: await feed.start(x, "beginning") for x in await feed.ranges()}
     if await feed.news(ends):
         pytest.skip("not this feed: it names ranges that may have news")
@@ -21,7 +21,7 @@ async def knowing_of_news(given: FeedHarness) -> Feed:
 async def test_a_range_with_something_is_named_before_it_was_asked_about_often(
     given: FeedHarness,
 ) -> None:
-    feed = bounded_feed(given.feed, timeout=60.0)
+    feed = BoundedFeed(given.feed, timeout=60.0)
     ends = {x: await feed.start(x, "beginning") for x in await feed.ranges()}
     await given.append(numbered(60))
     found, _ = await busiest(feed), await feed.news(ends)

@@ -15,7 +15,7 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
 )
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.log.records import Record
 from changefeed.testing.feed_harness import (
     FeedHarness,
@@ -28,7 +28,7 @@ from changefeed.testing.feed_harness import (
 
 async def in_parts(given: FeedHarness) -> Feed:
     """Return the feed as hosts have it; skip the test if it reads no parts of ranges."""
-    feed = bounded_feed(given.feed, timeout=60.0)
+    feed = BoundedFeed(given.feed, timeout=60.0)
     (found, *_) = await feed.ranges()
     try:
         feed.split(found, 2)

@@ -7,9 +7,7 @@ A page that is not full is taken for the last one, so that at rest a look is one
 the service have had more to say, the next look shows it.
 """
 
-from collections.abc import Awaitable, Sequence
-from copy import copy
-from typing import TypeVar
+from collections.abc import Sequence
 
 import msgspec
 
@@ -17,13 +15,11 @@ from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
 from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.feeds.feed import FeedRange, Position, RangeEnded, RangeId
-from changefeed.stores.bounded import CallLimits, StoreCalls
 from changefeed.stores.cosmos.items import Document
 from changefeed.stores.cosmos.opening import RecordContainer
 
 _PAGE = 1000
 _MAX_PAGES = 100  # more than that is quicker listed whole
-T = TypeVar("T")
 _Token = dict[RangeId, Position]
 
 
@@ -39,22 +35,9 @@ class LeaseChanges:
             key_paths=opened.properties["partitionKey"]["paths"],
         )
         self._refused = False
-        self._calls: StoreCalls | None = None
-
-    def bounded(self, bounds: CallLimits) -> "LeaseChanges":
-        """Return the same, asked within bounds."""
-        bound = copy(self)
-        bound._calls = bounds.calls()  # noqa: SLF001 - a copy of ours
-        return bound
 
     async def now(self) -> str | None:
         """Return a token from which on changes are shown; ``None`` if that cannot be had."""
-        return await self._asked(self._now())
-
-    async def _asked(self, call: Awaitable[T]) -> T:
-        return await (call if self._calls is None else self._calls.ask("changes", call))
-
-    async def _now(self) -> str | None:
         if self._refused:
             return None
         try:
@@ -72,9 +55,6 @@ class LeaseChanges:
         """Return what was written since ``token`` was given, each document as it is by now,
         and the next token; ``None`` where a listing has to say it.
         """
-        return await self._asked(self._since(token))
-
-    async def _since(self, token: str) -> tuple[Sequence[Document], str] | None:
         found: list[Document] = []
         after = msgspec.json.decode(token, type=_Token)
         pages = 0

@@ -38,7 +38,7 @@ from changefeed.leases.stored import StoredMembers
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.logs import get_logger
-from changefeed.stores.bounded import CallLimits
+from changefeed.stores.bounded import CallLimits, StoreCalls
 from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.cosmos.store import CosmosStore
@@ -67,11 +67,13 @@ class CosmosLeases(StoredMembers):
         mode: str = documents.INCREMENTAL,
         only_look: bool = False,
         changes: LeaseChanges | None = None,
+        calls: StoreCalls | None = None,
     ) -> None:
         self._records = CosmosStore(items, names)
         super().__init__(self._records, where=names.prefix)
         self._items = items
         self._changes = changes
+        self._calls = calls
         self._shared = False  # with processors of another kind, when last listed
         self._names = names
         self._mode = mode
@@ -85,7 +87,8 @@ class CosmosLeases(StoredMembers):
             self._names,
             mode=self._mode,
             only_look=self._only_look,
-            changes=None if self._changes is None else self._changes.bounded(bounds),
+            changes=self._changes,
+            calls=bounds.calls(),
         )
 
     async def list(self) -> Sequence[Lease]:
@@ -105,14 +108,15 @@ class CosmosLeases(StoredMembers):
 
     async def _all(self) -> ListedFleet:
         # Before the listing: what comes twice is no harm.
-        begin = None if self._changes is None else await self._changes.now()
+        begin = None if self._changes is None else await self._asked(self._changes.now())
         leases, members = await gather_or_cancel(self.list(), self.members())
         token = WHOLE if self._shared or begin is None else begin
         return ListedFleet(leases=leases, members=members, total=None, token=token)
 
     async def _written_since(self, token: str) -> ListedFleet | None:
         """Ask the change feed; ``None`` where a listing has to say it."""
-        written = None if self._changes is None else await self._changes.since(token)
+        changes = self._changes
+        written = None if changes is None else await self._asked(changes.since(token))
         if written is None:
             return None
         documents_since, next_token = written
@@ -124,6 +128,10 @@ class CosmosLeases(StoredMembers):
         members = self._members(self._records.among(HOSTS, documents_since))
         await self._finish_creating(listed=bool(leases))
         return ListedFleet(leases=leases, members=members, total=None, token=next_token)
+
+    async def _asked(self, of_changes: Awaitable[T]) -> T:
+        calls = self._calls
+        return await (of_changes if calls is None else calls.ask("changes", of_changes))
 
     async def _finish_creating(self, *, listed: bool) -> None:
         """Let others in: a host that lists has created what was missing at its last look."""

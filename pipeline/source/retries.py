@@ -14,7 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId, StartAt
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
-from changefeed.feeds.timeouts import bounded_feed, in_time
+from changefeed.feeds.timeouts import BoundedFeed, in_time
 from changefeed.runtime.for_each import for_each
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class RetryingFeed(Feed):
     """
 
     def __init__(self, feed: Feed, *, timeout: float, patience: float) -> None:
-        self.once: Feed = bounded_feed(feed, timeout=timeout)
+        self.once: Feed = BoundedFeed(feed, timeout=timeout)
         self._few = asyncio.Semaphore(_AT_ONCE)
         self._timeout = timeout
         self._patience = patience

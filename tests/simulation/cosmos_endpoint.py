@@ -17,7 +17,6 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import CallLimits
 from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items, Operations
 from cosmos_emulator.patching import patched
@@ -141,9 +140,6 @@ class SimulatedChanges:
 
     def __init__(self, link: Any) -> None:
         self._link = link
-
-    def bounded(self, bounds: CallLimits) -> "SimulatedChanges":
-        return SimulatedChanges(self._link.bounded(bounds))
 
     async def now(self) -> str | None:
         return await self._asked(self._link.changes(0), of=lambda x: str(x[1]))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.fleet.claims import pause, release, resume
 from changefeed.fleet.reset import carry_out, planned
 from changefeed.fleet.reshape import merge, split
@@ -45,7 +45,7 @@ class Operators:
         return self._world.connect(OPERATOR).bounded(CallLimits(timeout=_TIMEOUT))
 
     def feed(self) -> Feed:
-        return bounded_feed(self._world.feed_of(OPERATOR), timeout=_TIMEOUT)
+        return BoundedFeed(self._world.feed_of(OPERATOR), timeout=_TIMEOUT)
 
     async def pause(self) -> None:
         """Pause one range, or the whole fleet, and resume it later."""

@@ -13,7 +13,7 @@ from changefeed.feeds.feed import (
     RangeId,
 )
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 
 
 async def test_a_feed_that_does_not_answer_is_unavailable() -> None:
@@ -23,7 +23,7 @@ async def test_a_feed_that_does_not_answer_is_unavailable() -> None:
             return ()
 
     with pytest.raises(FeedUnavailable, match="did not answer ranges within 1 s"):
-        await bounded_feed(Silent(1), timeout=1).ranges()
+        await BoundedFeed(Silent(1), timeout=1).ranges()
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["waits", "hangs"])
@@ -35,7 +35,7 @@ async def test_a_feed_that_waits_for_news_is_given_the_time_for_it(
             await asyncio.sleep(MAX_WAIT_FOR_NEWS if answers else 1e9)
             return [x.id for x in positions]
 
-    bounded = bounded_feed(Waiting(1), timeout=1)
+    bounded = BoundedFeed(Waiting(1), timeout=1)
     asked = bounded.news({FeedRange(id=RangeId("0")): Position("0")})
     if answers:
         assert await asked == ["0"]

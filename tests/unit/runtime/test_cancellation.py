@@ -9,7 +9,7 @@ import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.feeds.timeouts import bounded_feed
+from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.runtime.cancellation import (
     UnexpectedCancellation,
     in_time,
@@ -114,7 +114,7 @@ def bounded(store: MemoryStore) -> BoundedStore:
     "call",
     [
         lambda: bounded(_SwallowingStore()).list(()),
-        lambda: bounded_feed(_SwallowingFeed(), timeout=60).ranges(),
+        lambda: BoundedFeed(_SwallowingFeed(), timeout=60).ranges(),
     ],
     ids=["store", "feed"],
 )
@@ -160,4 +160,4 @@ async def test_what_a_client_gives_up_by_itself_was_not_answered() -> None:
     with pytest.raises(StoreUnavailable, match="gave list up by itself"):
         await bounded(_GivenUpStore()).list(())
     with pytest.raises(FeedUnavailable, match="gave ranges up by itself"):
-        await bounded_feed(_GivenUpFeed(), timeout=60).ranges()
+        await BoundedFeed(_GivenUpFeed(), timeout=60).ranges()

@@ -59,9 +59,6 @@ class FakeChanges:
     def __init__(self) -> None:
         self.written = 1
 
-    def bounded(self, _: CallLimits) -> "FakeChanges":
-        return self
-
     async def now(self) -> str:
         return str(self.written)
 
