@@ -61,11 +61,7 @@ def _member(name: str, beats: int, **known: Any) -> HostStatus:
 
 
 def _found(looks: Sequence[tuple[Sequence[HostStatus], Sequence[RangeStatus]]]) -> list[str]:
-    seen = [
-        make.fleet_seen(ranges, seconds=10.0 * n, hosts=hosts)
-        for n, (hosts, ranges) in enumerate(looks)
-    ]
-    found = diagnose(seen, beat=10.0, max_skew=300.0, software="0.2.0")
+    found = diagnose(make.looks_at(looks), beat=10.0, max_skew=300.0, software="0.2.0")
     return [f"{x.about}: {x.text}" for x in found]
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import (
     Change,
@@ -252,6 +254,20 @@ def fleet_seen(
         "hosts": (),
     }
     return FleetStatus(ranges=ranges, **unknown | known)
+
+
+def looks_at(
+    looks: Sequence[tuple[Sequence[HostStatus], Sequence[RangeStatus]]], **known: Any
+) -> list[FleetStatus]:
+    """Return looks ten seconds apart. A host stands still while its heartbeats do."""
+    moved, seen = dict[tuple[str, int], float](), []
+    for n, (hosts, ranges) in enumerate(looks):
+        at = 10.0 * n
+        for x in hosts:
+            moved.setdefault((x.name, x.heartbeats), at)
+        shown = [replace(x, still=at - moved[x.name, x.heartbeats]) for x in hosts]
+        seen.append(fleet_seen(ranges, seconds=at, hosts=shown, **known))
+    return seen
 
 
 def store_source(

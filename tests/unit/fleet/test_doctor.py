@@ -32,14 +32,8 @@ def lease(name: str, owner: str | None = "a", **known: Any) -> RangeStatus:
 
 def found(looks: Sequence[Seen], software: str = "", **more: Any) -> list[str]:
     """Return what is said of these looks, which are ten seconds apart."""
-    seen, moved = [], dict[tuple[str, int], float]()
-    for n, (hosts, ranges) in enumerate(looks):
-        at = 10.0 * n
-        shown = [
-            replace(x, still=at - moved.setdefault((x.name, x.heartbeats), at)) for x in hosts
-        ]
-        shown += others(hosts, ranges)
-        seen.append(make.fleet_seen(ranges, seconds=at, hosts=shown, **more))
+    every = [([*hosts, *others(hosts, ranges)], ranges) for hosts, ranges in looks]
+    seen = make.looks_at(every, **more)
     marks = {Severity.PROBLEM: "!", Severity.WARNING: "?"}
     return [
         f"{marks[x.severity]} {x.about}: {x.text}"
