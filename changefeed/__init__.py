@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from changefeed.observers.errors import (
         ObserverError,
         ObserverFailed,
-        ObserverRefused,
         ObserverStuck,
     )
     from changefeed.observers.observer import CloseReason, Context, Observer
@@ -166,7 +165,6 @@ _GROUPS = {
         "StoreUnavailable": "runtime.errors",
         "StoreRefused": "runtime.errors",
         "ObserverError": "observers.errors",
-        "ObserverRefused": "observers.errors",
         "ObserverFailed": "observers.errors",
         "ObserverStuck": "observers.errors",
     },
@@ -205,7 +203,6 @@ __all__ = [
     "Observer",
     "ObserverError",
     "ObserverFailed",
-    "ObserverRefused",
     "ObserverSettings",
     "ObserverStuck",
     "Operation",

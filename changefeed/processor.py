@@ -64,7 +64,7 @@ class _Background(ABC):
         """Open all containers, and begin in the background.
 
         What does not answer is asked again until it does. Raise ``FeedRefused``,
-        ``StoreRefused`` or ``ObserverRefused``, with advice, for what cannot be used as it is.
+        ``StoreRefused`` or ``UserError``, with advice, for what cannot be used as it is.
         """
         if self._running is not None:
             raise UserError(f"{self} runs once: make another")

@@ -38,13 +38,12 @@ from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, Origin, open_dead_letters
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import ObserverFactory
 from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.observers.registry import load_observer, spelled
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreUnavailable, UserError
 from changefeed.runtime.linked_tasks import label_of
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.telemetry import own_metrics
@@ -78,9 +77,9 @@ def open_leases(
 
 
 def find_observer(settings: ObserverSettings) -> ObserverFactory:
-    """Find the observer that the settings name. Raise ``ObserverRefused`` with advice."""
+    """Find the observer that the settings name. Raise ``UserError`` with advice."""
     if settings.name is None:
-        raise ObserverRefused(
+        raise UserError(
             "no observer was named; give one with --observer module:Class, or try "
             "--observer log"
         )
@@ -109,7 +108,7 @@ async def open_host(
 
     A host that still runs when the block is left stops in order first. Stores that do not
     answer are asked again until they do, or until this is cancelled. Raise
-    ``ObserverRefused``, ``FeedRefused`` or ``StoreRefused``, with advice, for what cannot
+    ``UserError``, ``FeedRefused`` or ``StoreRefused``, with advice, for what cannot
     be opened as it is.
     """
     async with guest_host(

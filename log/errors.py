@@ -5,7 +5,6 @@ Damaged                  bytes of a log are missing, or not those that were writ
 FeedRefused
 ├── ClusterRefused       the place in the store is no cluster of ours, or is damaged
 ├── CollectionUnknown    the cluster has no collection of this name
-├── BatchRefused         a batch that no broker may store: nothing of it was written
 └── RangeRefused
     └── PositionGone     retention has deleted what lies after the position
 """
@@ -43,10 +42,6 @@ class CollectionUnknown(FeedRefused):
             f"the cluster has no collection {self.collection!r}; {there}. Create it first, "
             f"or look for a mistake in the name"
         )
-
-
-class BatchRefused(FeedRefused):
-    """A batch is not what it says it is. Nothing of the call it came in was written."""
 
 
 class PositionGone(RangeRefused):

@@ -24,7 +24,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context, ObserverFactory
 from changefeed.observers.one_thread import OneThread
 from changefeed.observers.options import check_options
@@ -34,6 +33,7 @@ from changefeed.observers.shapes import (
     takes_context,
 )
 from changefeed.observers.typed import Decode, decoder_of
+from changefeed.runtime.errors import UserError
 
 _METHODS = {
     "open": "(context)",
@@ -51,21 +51,21 @@ def adapt(target: Any, options: Mapping[str, object] | None = None) -> ObserverF
     ``options`` as keyword arguments. After ``open`` raised, the same object may be opened
     again. A function takes ``(context, changes)`` or ``(changes)``, and no options.
 
-    Raise ``ObserverRefused`` for anything else, before any of it is called.
+    Raise ``UserError`` for anything else, before any of it is called.
     """
     made: Any = target.func if isinstance(target, partial) else target
     if inspect.isclass(made):
         return partial(_Adapted, _class_plan(made, target, dict(options or {})))
     name = getattr(target, "__qualname__", repr(target))
     if hasattr(target, "process"):
-        raise ObserverRefused(
+        raise UserError(
             f"{name} is one object, and every range needs its own: give its class, "
             f"{type(target).__qualname__}"
         )
     if not callable(target):
-        raise ObserverRefused(f"{name} is neither a class with a 'process' nor a function")
+        raise UserError(f"{name} is neither a class with a 'process' nor a function")
     if options:
-        raise ObserverRefused(
+        raise UserError(
             f"{name} is a function and takes no options (given: {', '.join(options)}); "
             f"write a class with a 'process' to have some"
         )
@@ -100,12 +100,10 @@ def _function_plan(target: Any, name: str) -> _Plan:
 def _class_plan(cls: type, maker: Callable[..., Any], options: dict[str, Any]) -> _Plan:
     name = cls.__qualname__
     if not hasattr(cls, "process"):
-        raise ObserverRefused(f"class {name} has no method 'process(self, context, changes)'")
+        raise UserError(f"class {name} has no method 'process(self, context, changes)'")
     missing = getattr(cls, "__abstractmethods__", ())
     if missing:
-        raise ObserverRefused(
-            f"class {name} is abstract; it lacks {', '.join(sorted(missing))}"
-        )
+        raise UserError(f"class {name} is abstract; it lacks {', '.join(sorted(missing))}")
     methods = {x: as_called(cls, x) for x in _METHODS if hasattr(cls, x)}
     for method, function in methods.items():
         if method != "process":

@@ -18,8 +18,8 @@ from urllib.parse import quote
 import msgspec
 
 from changefeed.feeds.feed import Change, Operation, RangeId
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.private_file import PRIVATE_FILE
 
@@ -100,7 +100,7 @@ class JsonLinesObserver:
     def __init__(self, path: str = "changes-{range}.jsonl", *, fsync: bool = False) -> None:
         rest = path.replace("{range}", "")
         if "{" in rest or "}" in rest:
-            raise ObserverRefused(f"path {path!r}: the only thing in braces can be {{range}}")
+            raise UserError(f"path {path!r}: the only thing in braces can be {{range}}")
         self._path = path
         self._fsync = fsync
 

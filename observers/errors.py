@@ -1,7 +1,7 @@
-"""The errors of observers, one for each thing the caller does about it.
+"""The errors of observers, one for each thing the caller does about it. One that cannot be used
+as it is, is refused with a ``UserError``.
 
 ObserverError
-├── ObserverRefused      it cannot be used as it is: a person has to act
 ├── ObserverFailed       it raised as often as it was allowed to: the changes are not done
 └── ObserverStuck        a call of it never ends: only a fresh process can help
 AttemptFailed            it raised in one attempt, or took too long; it may be repeated
@@ -11,17 +11,13 @@ from collections import deque
 from collections.abc import Iterator
 
 from changefeed.feeds.feed import RangeId
-from changefeed.runtime.errors import Failure, UserError
+from changefeed.runtime.errors import Failure
 
 _MAX_ERRORS = 1000  # of one failure that are looked at
 
 
 class ObserverError(Failure):
     """Something an observer could not do; trying the same again does not help."""
-
-
-class ObserverRefused(ObserverError, UserError):
-    """Not found, not importable, or not to be called. The text is the advice."""
 
 
 class ObserverFailed(ObserverError):

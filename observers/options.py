@@ -13,7 +13,7 @@ from pydantic import (
     ValidationError,
 )
 
-from changefeed.observers.errors import ObserverRefused
+from changefeed.runtime.errors import UserError
 
 _EXACT = (bool, int, float)  # text that looks like one of these is none
 
@@ -21,7 +21,7 @@ _EXACT = (bool, int, float)  # text that looks like one of these is none
 def check_options(
     maker: Callable[..., object], name: str, options: Mapping[str, object]
 ) -> None:
-    """Raise ``ObserverRefused`` for options that the constructor does not take.
+    """Raise ``UserError`` for options that the constructor does not take.
 
     An annotation that cannot be resolved, or says nothing about values, allows all of them; the
     others are checked.
@@ -30,7 +30,7 @@ def check_options(
         bound = inspect.signature(maker).bind(**options)
     except TypeError as error:
         given = ", ".join(options) or "none"
-        raise ObserverRefused(
+        raise UserError(
             f"{name} cannot be made of these options: {error} (given: {given})"
         ) from error
     for key, annotation in _annotations(maker).items():
@@ -77,7 +77,7 @@ def _check_type(name: str, key: str, annotation: Any, value: object) -> None:
         wrong = error.errors()[0]["msg"].removeprefix("Input ").removeprefix("Value error, ")
         quoted = ", or write it in quotes" if annotation is str else ""
         kind = annotation.__origin__ if get_origin(annotation) is Annotated else annotation
-        raise ObserverRefused(
+        raise UserError(
             f"option {key}={value!r} ({inspect.formatannotation(kind)}) of {name}: "
             f"{wrong}{quoted}"
         ) from None

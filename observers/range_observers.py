@@ -27,7 +27,6 @@ from changefeed.observers.error_text import describe
 from changefeed.observers.errors import (
     AttemptFailed,
     ObserverFailed,
-    ObserverRefused,
     ObserverStuck,
     out_of_memory,
     ran_out_of_memory,
@@ -38,6 +37,7 @@ from changefeed.observers.key_scheduler import Batch, KeyScheduler
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.observer_context import ObserverContext
 from changefeed.observers.retry import GrowingDelays
+from changefeed.runtime.errors import UserError
 from changefeed.runtime.light_event import LightEvent
 
 _TRIES_WITHOUT_MEMORY = 3
@@ -78,7 +78,7 @@ class RangeObservers:
         self._worn_out: ObserverFailed | None = None
 
     async def open(self) -> None:
-        """Open observers, as often as it takes. Raise ``ObserverRefused`` for several that keep
+        """Open observers, as often as it takes. Raise ``UserError`` for several that keep
         where the range goes on.
         """
         for tries in count(1):
@@ -99,7 +99,7 @@ class RangeObservers:
         if begins is None:
             return
         if len(self._runners) > 1:
-            raise ObserverRefused(
+            raise UserError(
                 f"the observer of range {self.context.range.id!r} keeps the position itself, "
                 f"and each of {len(self._runners)} would keep one: set observer.concurrency=1"
             )

@@ -26,8 +26,8 @@ from typing import Any, TypeVar, overload
 
 from changefeed.observers.adapters import adapt
 from changefeed.observers.error_text import describe
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.errors import UserError
 
 GROUP = "changefeed.observers"
 _OURS: Mapping[str, str] = {
@@ -60,7 +60,7 @@ def observer(given: str | Target, /) -> Callable[[Target], Target] | Target:
 def load_observer(name: str, options: Mapping[str, object] | None = None) -> ObserverFactory:
     """Return a maker of the observers called ``name``; ``options`` go to the constructor.
 
-    Raise ``ObserverRefused`` if there is none, if it cannot be imported or if it is not of
+    Raise ``UserError`` if there is none, if it cannot be imported or if it is not of
     a shape that ``adapt`` takes.
     """
     return adapt(_find(name), options)
@@ -74,11 +74,11 @@ def spelled(target: Callable[..., object]) -> str:
 
 def _register(name: str, target: Target) -> Target:
     if not name or ":" in name:
-        raise ObserverRefused(f"{name!r} cannot name an observer: give a word without a colon")
+        raise UserError(f"{name!r} cannot name an observer: give a word without a colon")
     before = _registered.get(name)
     if before is not None and _source(before) != _source(target):
         places = " and ".join(f"{x.__module__}:{x.__qualname__}" for x in (before, target))
-        raise ObserverRefused(f"two observers are registered as {name!r}: {places}; rename one")
+        raise UserError(f"two observers are registered as {name!r}: {places}; rename one")
     _registered[name] = target
     return target
 
@@ -103,7 +103,7 @@ def _find(name: str) -> Any:
 def _find_spelled(name: str) -> Any:
     module, _, attribute = name.partition(":")
     if not all(x.isidentifier() for x in f"{module}.{attribute}".split(".")):
-        raise ObserverRefused(f"{name!r} is not of the form 'package.module:Class'")
+        raise UserError(f"{name!r} is not of the form 'package.module:Class'")
     _look_here()
     return _attribute(_module(module), attribute)
 
@@ -111,7 +111,7 @@ def _find_spelled(name: str) -> Any:
 def _find_installed(name: str) -> Any:
     found = {x.value: x for x in entry_points(group=GROUP, name=name)}
     if len(found) > 1:
-        raise ObserverRefused(
+        raise UserError(
             f"several installed packages have an observer {name!r}; name one in full: "
             f"{', '.join(sorted(found))}"
         )
@@ -120,7 +120,7 @@ def _find_installed(name: str) -> Any:
     if (registered := _registered_in(name)) is not None:
         return registered
     known = sorted({*_registered, *_OURS, *(x.name for x in entry_points(group=GROUP))})
-    raise ObserverRefused(
+    raise UserError(
         f"there is no observer {name!r}{_nearest(name, known)} Known observers: "
         f"{', '.join(known)}. Your own is named as 'module:Class'. A name given by @observer "
         f"is known once its module is imported: name that module, if it registers one observer"
@@ -142,7 +142,7 @@ def _registered_in(name: str) -> Any:
     found = {x: y for x, y in _registered.items() if y.__module__ == module.__name__}
     if len(found) != 1:
         what = f"{len(found)} ({', '.join(sorted(found))})" if found else "none"
-        raise ObserverRefused(
+        raise UserError(
             f"module {name!r} ({module.__file__}) should register one observer with @observer, "
             f"and registers {what}; name one as '{name}:Class'"
         )
@@ -174,7 +174,7 @@ def _module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _broken(name, error) from error
-        raise ObserverRefused(
+        raise UserError(
             f"there is no module {error.name!r}{_hidden(name)}; looked in {Path.cwd()} and on "
             f"the path of {sys.executable}"
         ) from error
@@ -193,11 +193,9 @@ def _importing(name: str, *, but: tuple[type[BaseException], ...]) -> Iterator[N
         raise _broken(name, error) from error
 
 
-def _broken(name: str, error: BaseException) -> ObserverRefused:
+def _broken(name: str, error: BaseException) -> UserError:
     file, line = _where(error)
-    return ObserverRefused(
-        f"importing {name!r} failed at {file}, line {line}: {describe(error)}"
-    )
+    return UserError(f"importing {name!r} failed at {file}, line {line}: {describe(error)}")
 
 
 def _where(error: BaseException) -> tuple[str, int | None]:
@@ -216,7 +214,7 @@ def _attribute(module: ModuleType, dotted: str) -> Any:
             return reduce(getattr, dotted.split("."), module)
     except AttributeError as error:
         names = [x for x in vars(module) if not x.startswith("_")]
-        raise ObserverRefused(
+        raise UserError(
             f"module {module.__name__!r} ({module.__file__}) has no {dotted!r}"
             f"{_nearest(dotted, names)}{_hidden(module.__name__)}"
         ) from error

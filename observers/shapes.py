@@ -1,6 +1,6 @@
 """What shapes users' observers may have, found out before any of their code is called.
 
-Everything here raises ``ObserverRefused`` with advice, for what cannot be called.
+Everything here raises ``UserError`` with advice, for what cannot be called.
 """
 
 import inspect
@@ -8,7 +8,7 @@ from functools import partialmethod
 from types import FunctionType
 from typing import Any
 
-from changefeed.observers.errors import ObserverRefused
+from changefeed.runtime.errors import UserError
 
 
 def as_called(cls: type, method: str) -> Any:
@@ -21,18 +21,16 @@ def as_called(cls: type, method: str) -> Any:
 
 def signature_of(function: Any, name: str) -> inspect.Signature:
     if not callable(function):
-        raise ObserverRefused(f"{name} is not a method, but {function!r}")
+        raise UserError(f"{name} is not a method, but {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ObserverRefused(
+        raise UserError(
             f"{name} is a generator: calling it runs nothing. Handle the changes and return, "
             f"without 'yield'"
         )
     try:
         return inspect.signature(function)
     except ValueError as error:
-        raise ObserverRefused(
-            f"{name} does not say its parameters; wrap it in a 'def'"
-        ) from error
+        raise UserError(f"{name} does not say its parameters; wrap it in a 'def'") from error
 
 
 def takes_context(function: Any, name: str) -> bool:
@@ -43,7 +41,7 @@ def takes_context(function: Any, name: str) -> bool:
     by_name = [x for x in needed if x.kind is x.KEYWORD_ONLY]
     any_number = any(x.kind is x.VAR_POSITIONAL for x in parameters)
     if by_name or len(by_place) > 2 or not (by_place or any_number):  # noqa: PLR2004 - as it says
-        raise ObserverRefused(
+        raise UserError(
             f"{name} must take (context, changes) or (changes); "
             f"it takes {signature_of(function, name)}"
         )
@@ -55,4 +53,4 @@ def check_binds(function: Any, name: str, wanted: str) -> None:
     try:
         signature.bind(*wanted.split(","))
     except TypeError as error:
-        raise ObserverRefused(f"{name} must take {wanted}; it takes {signature}") from error
+        raise UserError(f"{name} must take {wanted}; it takes {signature}") from error

@@ -14,8 +14,8 @@ import msgspec
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.options import names_of, resolved
+from changefeed.runtime.errors import UserError
 
 Decode = Callable[[Sequence[Change]], Sequence[Change]]
 _NO_IMAGE = b"null"
@@ -25,7 +25,7 @@ def decoder_of(function: Any, name: str) -> Decode | None:
     """Return what gives changes the type that a parameter of ``function`` is annotated with;
     ``None`` if that is any.
 
-    Raise ``ObserverRefused`` for a type whose name cannot be found, or that nothing can be made
+    Raise ``UserError`` for a type whose name cannot be found, or that nothing can be made
     of.
     """
     for parameter in inspect.signature(function).parameters.values():
@@ -39,7 +39,7 @@ def _value_type(annotation: Any, function: Any, name: str) -> Any:
     """Return ``X`` of ``Sequence[Change[X]]``, and ``Any`` of all else."""
     found = resolved(annotation, names_of(function))
     if found is inspect.Parameter.empty and "Change[" in str(annotation):
-        raise ObserverRefused(
+        raise UserError(
             f"{name} takes {annotation}, and a name in it cannot be found: import it in the "
             f"module itself, not only where types are checked"
         )
@@ -63,7 +63,7 @@ def _decoder(wanted: Any, name: str) -> Decode:
         parse = _of_pydantic(wanted) if of_pydantic else msgspec.json.Decoder(wanted).decode
     except (TypeError, NameError, PydanticUserError) as error:
         why = str(error).partition("\n")[0]
-        raise ObserverRefused(f"{name} takes changes of {wanted!r}: {why}") from error
+        raise UserError(f"{name} takes changes of {wanted!r}: {why}") from error
 
     def decode(changes: Sequence[Change]) -> Sequence[Change]:
         return [_typed(x, parse) for x in changes]

@@ -85,7 +85,7 @@ async def deliver(
     what it returned from is done. Nothing is tried again and nothing is put aside. An observer
     that fails is closed with ``FAILED``, any other with ``reason``.
 
-    Raise ``ObserverRefused`` for what no host could call, and ``ValueError`` for an
+    Raise ``UserError`` for what no host could call, and ``ValueError`` for an
     acknowledgement of what was not delivered, as in a host.
     """
     ordered = list(changes)

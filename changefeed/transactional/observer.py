@@ -13,9 +13,10 @@ from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.errors import ObserverError, ObserverRefused
+from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.observers.typed import decoder_of
+from changefeed.runtime.errors import UserError
 from changefeed.transactional.rows import COLUMNS, Row, former_owner, opened
 
 TABLE = "changefeed_positions"
@@ -181,9 +182,9 @@ _LOOK = "select epoch, checkpoint from {} where name = $1 and range_id = $2"
 
 
 def check_given(function: Any, table: str, *, wants_async: bool) -> None:
-    """Raise ``ObserverRefused`` for a function of the other kind, and what names no table."""
+    """Raise ``UserError`` for a function of the other kind, and what names no table."""
     if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)?", table):
-        raise ObserverRefused(f"{table!r} names no table: give a word, or schema.word")
+        raise UserError(f"{table!r} names no table: give a word, or schema.word")
     if iscoroutinefunction(function) is not wants_async:
         kind = "an 'async def'" if wants_async else "a plain 'def', which runs in a thread:"
-        raise ObserverRefused(f"{function.__qualname__} must be {kind} (connection, changes)")
+        raise UserError(f"{function.__qualname__} must be {kind} (connection, changes)")

@@ -36,7 +36,7 @@ def in_postgres(
     seconds without a statement the server ends a session within a transaction; in a pool of
     your own, set ``idle_in_transaction_session_timeout``.
 
-    Raise ``ObserverRefused`` for a function that is not async, or what names no table.
+    Raise ``UserError`` for a function that is not async, or what names no table.
     """
 
     def decorate(function: Any) -> partial[TransactionalObserver]:

@@ -32,7 +32,7 @@ def in_sqlite(
     The file is made if it is absent, and put in WAL mode. ``name`` distinguishes what is in the
     same table: give each observer of each feed its own, and keep it.
 
-    Raise ``ObserverRefused`` for an async function, or what names no table.
+    Raise ``UserError`` for an async function, or what names no table.
     """
 
     def decorate(function: Any) -> partial[TransactionalObserver]:

@@ -176,7 +176,7 @@ class BrokerCore:
     async def append(self, collection: str, request: AppendRequest) -> Answer:
         """Store a request for partitions of one row, all of it or nothing.
 
-        Returns once the object that holds it exists. Raise ``BatchRefused``, with nothing
+        Returns once the object that holds it exists. Raise ``FeedRefused``, with nothing
         stored, if a batch is not what it says it is. If the call is cancelled it is open
         whether the request is stored.
         """

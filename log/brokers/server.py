@@ -54,7 +54,6 @@ from changefeed.log.brokers.requests import (
     size_of,
 )
 from changefeed.log.errors import (
-    BatchRefused,
     ClusterRefused,
     CollectionUnknown,
     PositionGone,
@@ -93,7 +92,6 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (PositionGone, 410, "gone"),
     (RangeDamaged, 422, "damaged"),
     (RangeRefused, 416, "beyond"),
-    (BatchRefused, 400, "bad-batch"),
     (WireDamaged, 400, "bad-body"),
     (ClusterRefused, 409, "cluster"),
     (FeedUnavailable, 503, "unavailable"),

@@ -42,10 +42,6 @@ class EncodedSegment(NamedTuple):
     is_text: bool
 
 
-class _NotText(Exception):
-    """A body is no UTF-8."""
-
-
 def write_segment(groups: Sequence[Sequence[Records]]) -> EncodedSegment:
     """Write the file of some row groups, and read it back.
 
@@ -55,7 +51,7 @@ def write_segment(groups: Sequence[Sequence[Records]]) -> EncodedSegment:
     assert groups, "a segment without records"
     try:
         written = _written(groups, "text")
-    except _NotText:
+    except UnicodeError:
         written = _written(groups, "bytes")
     with _noticed(), pq.ParquetFile(BytesIO(written.data), pre_buffer=False) as parquet:
         for number, group in enumerate(groups):
@@ -118,7 +114,7 @@ def _batch(records: Records, schema: pa.Schema, bodies: Bodies) -> pa.RecordBatc
             made.append(making[name]())
         except pa.ArrowInvalid as error:
             if name in ("body", "previous") and bodies == "text":
-                raise _NotText from error
+                raise UnicodeError("a body is not UTF-8") from error
             raise _unlike(records, str(error)) from error
         except IndexError as error:
             raise _unlike(records, str(error)) from error

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.call import CalledObserver
 from changefeed.observers.dead_letters.letter import DeadLetter, DeadLetters
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, ObserverFactory
+from changefeed.runtime.errors import UserError
 
 _ACKNOWLEDGE_TIMEOUT = 60.0
 
@@ -25,10 +25,10 @@ async def replay(
     With ``manual`` it is done when the observer has acknowledged it, for which it has a
     minute. What the observer raises, or ``TimeoutError``, comes out, and the letter stays.
     Raise ``OSError`` if the letter was handled and could not be removed, and
-    ``ObserverRefused`` for a change that no observer can be given.
+    ``UserError`` for a change that no observer can be given.
     """
     if letter.change.unreadable is not None:
-        raise ObserverRefused(
+        raise UserError(
             f"the feed could not read this change ({letter.change.unreadable}), so no observer "
             f"can handle it: mend the item, and discard the letter"
         )

@@ -16,9 +16,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from changefeed.feeds.feed import Change, Operation
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.http import CONTENT_TYPE, HttpObserver
 from changefeed.observers.registry import load_observer
+from changefeed.runtime.errors import UserError
 from changefeed.testing.observers import DeliveryResult, RecordingContext, deliver
 from tests.support import make
 from tests.support.certificates import Authority
@@ -297,5 +297,5 @@ def test_what_cannot_be_is_refused_before_a_host_starts(
     monkeypatch.chdir(tmp_path)
     Path("secret").write_text("whsec_no base64!")
     Path("empty").touch()
-    with pytest.raises(ObserverRefused, match=fact):
+    with pytest.raises(UserError, match=fact):
         load_observer("http", {"url": "http://here", **option})

@@ -16,8 +16,9 @@ from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
 from changefeed.host.progress import Progress
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.observers.adapters import adapt
-from changefeed.observers.errors import ObserverError, ObserverRefused
+from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import CloseReason, Observer
+from changefeed.runtime.errors import UserError
 from changefeed.testing.observers import RecordingContext
 from changefeed.transactional import observer as transactional
 from changefeed.transactional.postgres import in_postgres
@@ -342,9 +343,9 @@ def test_a_function_of_the_wrong_kind_and_a_bad_table_are_refused(tmp_path: Path
     def plain(_: object, changes: object) -> None:
         """Be plain."""
 
-    with pytest.raises(ObserverRefused, match="async def"):
+    with pytest.raises(UserError, match="async def"):
         in_postgres("postgresql:", name="x")(plain)  # type: ignore[arg-type]
-    with pytest.raises(ObserverRefused, match="plain 'def'"):
+    with pytest.raises(UserError, match="plain 'def'"):
         in_sqlite(tmp_path / "x.db", name="x")(waits)  # type: ignore[arg-type]
-    with pytest.raises(ObserverRefused, match="drop"):
+    with pytest.raises(UserError, match="drop"):
         in_sqlite(tmp_path / "x.db", name="x", table="x; drop table y")(plain)

@@ -23,7 +23,6 @@ from changefeed.observers.errors import (
     AttemptFailed,
     ObserverError,
     ObserverFailed,
-    ObserverRefused,
     ObserverStuck,
 )
 from changefeed.runtime.cancellation import UnexpectedCancellation
@@ -61,7 +60,6 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     NameTaken(HostName("a"), Incarnation("1")),
     StopIncomplete([_R0], [], [_R0]),
     ObserverError("x"),
-    ObserverRefused("x"),
     ObserverFailed(_R0, (1, 2), 3, "x"),
     ObserverStuck(_R0, "process", 15.0),
     AttemptFailed("ValueError", "x"),

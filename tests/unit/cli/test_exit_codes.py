@@ -9,7 +9,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import RangeId
 from changefeed.host.membership import NameTaken
 from changefeed.leases.lease import HostName, Incarnation
-from changefeed.observers.errors import ObserverRefused, ObserverStuck, out_of_memory
+from changefeed.observers.errors import ObserverStuck, out_of_memory
 from changefeed.runtime.errors import Failure, StoreRefused, StoreUnavailable, UserError
 
 
@@ -20,7 +20,6 @@ from changefeed.runtime.errors import Failure, StoreRefused, StoreUnavailable, U
         (Failure("x"), 1),
         (FeedRefused("x"), 2),
         (StoreRefused("x"), 2),
-        (ObserverRefused("x"), 2),
         (ObserverStuck(RangeId("r0"), "process", 15.0), 1),
         (out_of_memory(RangeId("r0"), "it ran out of memory"), 1),
         (NameTaken(HostName("a"), Incarnation("1")), 2),

@@ -17,13 +17,7 @@ Seen = tuple[Sequence[HostStatus], Sequence[RangeStatus]]
 
 
 def member(name: str, beats: int, *, age: float = 0.1, **known: Any) -> HostStatus:
-    return make.host_seen(
-        name,
-        incarnation=f"{name}-1",
-        heartbeats=beats,
-        stamp_age=age,
-        **known,
-    )
+    return make.host_seen(name, heartbeats=beats, stamp_age=age, **known)
 
 
 def lease(name: str, owner: str | None = "a", **known: Any) -> RangeStatus:

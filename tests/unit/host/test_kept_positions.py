@@ -11,8 +11,8 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.reset import carry_out, planned
 from changefeed.fleet.reshape import split
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime.errors import UserError
 from changefeed.testing.fleet import Fleet, Sections
 from changefeed.transactional.rows import Row, opened
 from tests.support import make
@@ -245,5 +245,5 @@ async def test_several_observers_of_a_range_cannot_keep_its_position() -> None:
     database.kept = "0"
     async with Fleet(MemoryFeed(1), observer=keeping(database), settings=settings) as fleet:
         fleet.start("a")
-        with pytest.raises(ObserverRefused, match=r"observer\.concurrency"):
+        with pytest.raises(UserError, match=r"observer\.concurrency"):
             await asyncio.wait_for(fleet.running["a"], 60)

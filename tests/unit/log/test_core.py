@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.errors import RangeDamaged, RangeUnknown
+from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.operations import split
 from changefeed.log.brokers.run_core import open_core
@@ -15,7 +15,6 @@ from changefeed.log.catalog.catalog import Member, Truncation
 from changefeed.log.catalog.names import CATALOG
 from changefeed.log.catalog.transitions import with_member
 from changefeed.log.errors import (
-    BatchRefused,
     ClusterRefused,
     PositionGone,
 )
@@ -107,7 +106,7 @@ async def test_a_request_of_which_one_range_is_not_ours_stores_nothing() -> None
     ):
         await in_era(second, 2)
         ours, theirs = batch("e2.p01.v00-ff", "a"), batch("e2.p12.v00-ff", "b")
-        with pytest.raises(BatchRefused, match="of one broker in one era"):
+        with pytest.raises(FeedRefused, match="of one broker in one era"):
             await first.append("orders", request(ours, theirs))
         assert await refused(first, request(theirs)) == "elsewhere"
         assert await refused(first, request(ours, batch("e9.p01.v00-ff", "c"))) == "unknown"
@@ -117,7 +116,7 @@ async def test_a_request_of_which_one_range_is_not_ours_stores_nothing() -> None
 async def test_a_batch_that_is_not_what_it_says_is_refused_and_nothing_is_written() -> None:
     async with first_broker(MemoryStore()) as core:
         good, bad = batch(P1, "a"), replace(batch(P2, "b", "c"), count=3)
-        with pytest.raises(BatchRefused, match="a batch of 3 records"):
+        with pytest.raises(FeedRefused, match="a batch of 3 records"):
             await core.append("orders", request(good, bad))
         assert await keys_of(core, "orders", P1) == []
 

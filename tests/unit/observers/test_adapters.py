@@ -9,8 +9,8 @@ import pytest
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.adapters import adapt
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime.errors import UserError
 from tests.support import make
 
 
@@ -176,7 +176,7 @@ UNFIT: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("target", "fact"), UNFIT)
 def test_what_no_host_could_call_is_refused(target: Any, fact: str) -> None:
-    with pytest.raises(ObserverRefused) as refused:
+    with pytest.raises(UserError) as refused:
         adapt(target)
     assert fact in str(refused.value)
 
@@ -195,5 +195,5 @@ function: Callable[..., None] = lambda changes: None  # noqa: ARG005, E731 - one
 def test_options_that_the_constructor_does_not_take_are_refused(
     target: Any, options: dict[str, object], wrong: str
 ) -> None:
-    with pytest.raises(ObserverRefused, match=wrong):
+    with pytest.raises(UserError, match=wrong):
         adapt(target, options)

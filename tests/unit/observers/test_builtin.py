@@ -12,8 +12,8 @@ import pytest
 
 from changefeed.feeds.feed import Change, Operation
 from changefeed.observers.builtin import CountObserver, JsonLinesObserver, LogObserver
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.errors import UserError
 from tests.support import make
 from tests.support.logs import captured_logs
 
@@ -151,7 +151,7 @@ def test_with_fsync_the_file_and_its_folder_are_synced(
 
 @pytest.mark.parametrize("path", ["out-{rnage}.jsonl", "out-{.jsonl", "{range}}"])
 def test_a_path_with_anything_else_in_braces_is_refused(path: str) -> None:
-    with pytest.raises(ObserverRefused, match=r"the only thing in braces can be \{range\}"):
+    with pytest.raises(UserError, match=r"the only thing in braces can be \{range\}"):
         JsonLinesObserver(path)
 
 

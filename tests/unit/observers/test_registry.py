@@ -9,9 +9,9 @@ import pytest
 
 from changefeed.feeds.feed import Change
 from changefeed.observers import registry
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import Observer
 from changefeed.observers.registry import load_observer, observer
+from changefeed.runtime.errors import UserError
 from tests.support import make
 
 SHOP = """
@@ -63,7 +63,7 @@ def write(folder: Path, name: str, text: str) -> None:
 
 
 def refusal(name: str, options: dict[str, object] | None = None) -> str:
-    with pytest.raises(ObserverRefused) as refused:
+    with pytest.raises(UserError) as refused:
         load_observer(name, options)
     return str(refused.value)
 
@@ -154,7 +154,7 @@ def test_a_module_that_cannot_be_imported_is_shown_with_its_line_and_error(
     here: Path, text: str, line: int, what: str
 ) -> None:
     write(here, "shop.py", text)
-    with pytest.raises(ObserverRefused) as refused:
+    with pytest.raises(UserError) as refused:
         load_observer("shop:Orders")
     assert f"{here}/shop.py, line {line}: {what}" in str(refused.value)
     assert type(refused.value.__cause__).__name__ == what.partition(":")[0]
@@ -199,7 +199,7 @@ def test_a_name_that_is_taken_or_could_not_be_found_again_is_refused(name: str) 
 
     async def two(changes: Sequence[Change]) -> None: ...
 
-    with pytest.raises(ObserverRefused):
+    with pytest.raises(UserError):
         observer(name)(two)
 
 

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from changefeed.feeds.feed import Change, Operation
-from changefeed.observers.errors import ObserverRefused
 from changefeed.observers.observer import Context
+from changefeed.runtime.errors import UserError
 from changefeed.testing.observers import deliver
 from tests.support import make
 
@@ -173,15 +173,15 @@ async def test_a_type_that_cannot_be_found_or_made_is_refused() -> None:
     async def of_unfinished(changes: Sequence[Change[Unfinished]]) -> None: ...
     async def of_half_a_struct(changes: Sequence[Change[HalfAStruct]]) -> None: ...
 
-    with pytest.raises(ObserverRefused, match="Nowhere"):
+    with pytest.raises(UserError, match="Nowhere"):
         await deliver(of_unknown, [cents(1, b"{}")])
-    with pytest.raises(ObserverRefused, match="Struct"):
+    with pytest.raises(UserError, match="Struct"):
         await deliver(of_two_structs, [cents(1, b"{}")])
-    with pytest.raises(ObserverRefused, match="Handle"):
+    with pytest.raises(UserError, match="Handle"):
         await deliver(of_model_or_handle, [cents(1, b"{}")])
-    with pytest.raises(ObserverRefused, match="Nowhere"):
+    with pytest.raises(UserError, match="Nowhere"):
         await deliver(of_unfinished, [cents(1, b"{}")])
-    with pytest.raises(ObserverRefused, match="Nowhere"):
+    with pytest.raises(UserError, match="Nowhere"):
         await deliver(of_half_a_struct, [cents(1, b"{}")])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from changefeed import Change, CloseReason, Context, ObserverRefused, Operation
+from changefeed import Change, CloseReason, Context, Operation, UserError
 from changefeed.testing import RecordingContext, deliver, make_changes
 
 FIVE = make_changes(*((f"k{n}", n) for n in range(5)))
@@ -85,7 +85,7 @@ async def test_a_plain_function_is_called_too() -> None:
 
 
 async def test_what_no_host_could_call_is_refused() -> None:
-    with pytest.raises(ObserverRefused, match="no method 'process"):
+    with pytest.raises(UserError, match="no method 'process"):
         await deliver(dict, FIVE)
 
 
