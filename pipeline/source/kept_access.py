@@ -3,10 +3,12 @@
 To open a container of Cosmos DB takes a client and some requests: as long as two pages of it
 take. A worker of Spark runs task after task, and a planner plans batch after batch, so each
 opens a container once. What a use has failed with is closed, and so is what it has left
-before"""
+before its end.
+"""
 
 import atexit
 import os
+import sys
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -64,7 +66,6 @@ def kept_open(
     What was opened by other credentials is not lent out. Nor is a container that was recreated
     since: one with another identity than ``feed``, or that is not there, if none is given.
     """
-    freeze_gc()
     key = os.getpid(), name
     found = cast("T | None", _taken(key, cosmos, feed))  # of one name all have one type
     opened = opening() if found is None else found
@@ -73,6 +74,7 @@ def kept_open(
     except BaseException:
         opened.close()
         raise
+    freeze_gc()
     if opened.identity():
         _keep(key, opened, cosmos)
     else:
@@ -113,10 +115,15 @@ def _keep(key: _Key, access: Opened, cosmos: CosmosAccess | None) -> None:
     _kept[key] = access, cosmos
 
 
-@cache
 def freeze_gc() -> None:
-    """Spare what was imported from the garbage collector, once in each process.
+    """Spare what was imported from the garbage collector, once for each import.
 
-    Spark's processes collect after all they do, which else takes longer than a small task.
+    Spark's processes collect after all they do, which else takes longer than a small task. To
+    open a feed and to read it import what the source alone has not.
     """
+    _frozen(len(sys.modules))
+
+
+@cache
+def _frozen(_modules: int) -> None:
     freeze_startup_objects()

@@ -1,6 +1,8 @@
 """Feeds that stay open in a process of Spark from one use to the next."""
 
+import gc
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -137,3 +139,16 @@ def test_a_fork_of_a_worker_opens_its_own(
     assert opened.did == ["open a", "open a", "close a"]
     run("a")
     assert len(opened.did) == 3
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_collection_is_spared_what_uses_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_spared(name: str) -> bool:
+        with kept_access("a"):
+            monkeypatch.setitem(sys.modules, name, sys)
+            made = [name]
+        return not any(x is made for x in gc.get_objects())
+
+    spared = [is_spared(x) for x in ("first", "second", "second")]
+    gc.unfreeze()
+    assert spared == [True, True, False], "where nothing was imported, no collection is made"

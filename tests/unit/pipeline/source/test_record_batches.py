@@ -12,7 +12,6 @@ from changefeed.log.format.block_format import Columns, lay_out
 from changefeed.log.records import Record, encode_record
 from changefeed.pipeline.source.options import Options
 from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
-from changefeed.pipeline.tables.delta_table import arrow_schema
 from changefeed.runtime.errors import UserError
 from tests.support import make
 
@@ -110,9 +109,3 @@ def test_bodies_that_come_side_by_side_are_cut_where_they_end(bodies: list[str])
 def test_wrong_options_are_refused(given: dict[str, str], named: str) -> None:
     with pytest.raises(UserError, match=named):
         Options.of({"feed": "eventlog:/log", **given} if given else {})
-
-
-def test_a_schema_is_that_of_the_columns() -> None:
-    envelope = Envelope.of("key, body")
-    schema = envelope.spark_schema()
-    assert arrow_schema(schema).equals(envelope.schema)
