@@ -57,12 +57,11 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
         "test_a_process_ends_though_threads_of_user_code_are_stuck",
     ),
     "acceptance/test_stop_signals.py": ("test_a_hang_up_is_an_orderly_stop",),
-    "integration/pipeline/test_eras.py": (),
     "integration/pipeline/test_tables.py": (
         "test_every_change_is_appended_once_and_the_latest_of_each_item_is_kept",
     ),
 }
-"""What is run for each change all the same: tests of a file, or all of it."""
+"""What is run for each change all the same: tests of a file."""
 
 
 def is_nightly(node: str) -> bool:
@@ -71,4 +70,4 @@ def is_nightly(node: str) -> bool:
     if not path.startswith(tuple(x if x.endswith(".py") else f"{x}/" for x in NIGHTLY)):
         return False
     names = EACH_CHANGE.get(path)
-    return names is None or bool(names and test.partition("[")[0] not in names)
+    return names is None or test.partition("[")[0] not in names

@@ -116,11 +116,6 @@ class ServedCosmos:
         found = sorted((x["low"], x["id"]) for x in container["ranges"] if not x["gone"])
         return [name for _, name in found]
 
-    def bounds(self) -> dict[str, tuple[str, str]]:
-        """Return the bounds of every range there ever was."""
-        (container,) = self.do(self.world.by_hand.control("GET", ""))
-        return {x["id"]: (x["low"], x["high"]) for x in container["ranges"]}
-
     def requests(self) -> dict[str, int]:
         """Return how often each operation was asked for since the last time."""
         counted = self.do(self.world.counted())

@@ -1,68 +1,16 @@
 """Splits and merges under a reader, and while nobody was reading: nothing lost or twice."""
 
-from collections import Counter
-from random import Random
-
 import pytest
 
-from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.cosmos import requests
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Change, FeedRange, Position, RangeEnded, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeEnded, RangeId
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, RangeEnd
 from tests.support.cosmos_feeds import CosmosWorld
 
 KEYS = [f"key-{n}" for n in range(24)]
-
-
-class Reader:
-    """Reads a feed as a fleet would: a lease for each range, replaced when it ends.
-
-    Its leases are all that outlives it.
-    """
-
-    def __init__(self) -> None:
-        self.leases: dict[RangeId, tuple[FeedRange, Position]] = {}
-        self.seen: list[Change] = []
-
-    async def begin(self, feed: CosmosFeed) -> None:
-        found = await feed.ranges()
-        for x in [] if self.leases else found:
-            self.leases[x.id] = (x, await feed.start(x, "beginning"))
-        leases = [Lease(range=x, epoch=1) for x, _ in self.leases.values()]
-        assert not KeyMap(leases, ranges=found).gaps()
-
-    async def read(self, feed: CosmosFeed, *, pages: int = 1000, limit: int = 5) -> None:
-        """Read until there is nothing for now, or so many pages of each range."""
-        for range_id in list(self.leases):
-            await self._read_range(feed, range_id, pages, limit)
-
-    async def _read_range(
-        self, feed: CosmosFeed, range_id: RangeId, pages: int, limit: int
-    ) -> None:
-        for _ in range(pages):
-            owned, after = self.leases[range_id]
-            try:
-                page = await feed.read(owned, after, limit)
-            except RangeEnded as ended:
-                del self.leases[range_id]
-                for x in ended.children:
-                    assert x.range.id not in self.leases
-                    self.leases[x.range.id] = (x.range, x.start)
-                    await self._read_range(feed, x.range.id, pages, limit)
-                return
-            self.leases[range_id] = (owned, page.position)
-            if not page.changes:
-                return
-            self.seen += page.changes
-
-    def steps_by_key(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for x in self.seen:
-            found.setdefault(x.key, []).append(x.value()["step"])
-        return found
 
 
 async def write(world: CosmosWorld, step: int) -> None:
@@ -82,43 +30,6 @@ async def test_a_lease_without_bounds_is_not_followed_through_a_merge(
         bounded = FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])
         with pytest.raises(RangeEnded):
             await feed.read(bounded, Position('"0"'), 5)
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_whatever_is_split_and_merged_every_change_is_read_once_and_in_order(
-    world: CosmosWorld, seed: int
-) -> None:
-    random, reader = Random(seed), Reader()
-    async with world.feed() as first:
-        await reader.begin(first)
-    for step in range(6):
-        await write(world, step)
-        for _ in range(random.randrange(3)):
-            await change_ranges(world, random)
-        if random.random() < 0.7:
-            async with world.feed() as feed:
-                await reader.begin(feed)
-                await reader.read(feed, pages=random.randrange(1, 4), limit=3)
-                await change_ranges(world, random)
-                await reader.read(feed, pages=1)
-    async with world.feed() as feed:
-        await reader.begin(feed)
-        await reader.read(feed)
-        assert {await lag_of(feed, x, after) for x, after in reader.leases.values()} == {0}
-    assert reader.steps_by_key() == {x: list(range(6)) for x in KEYS}
-    assert max(Counter(x.id for x in reader.seen).values()) == 1
-
-
-async def change_ranges(world: CosmosWorld, random: Random) -> None:
-    state = await world.by_hand.control("GET", "")
-    (container,) = state
-    living = [x for x in container["ranges"] if not x["gone"]]
-    living.sort(key=lambda x: x["low"])
-    if len(living) > 1 and random.random() < 0.5:
-        at = random.randrange(len(living) - 1)
-        await world.by_hand.merge(*(x["id"] for x in living[at : at + 2]))
-    else:
-        await world.by_hand.split(range=random.choice(living)["id"])
 
 
 async def test_a_feed_that_another_one_showed_the_split_ends_its_range_too(

@@ -108,15 +108,6 @@ def test_a_log_that_is_sealed_whole_is_read_without_python_and_only_what_is_aske
     assert sorted(wanted.collect()) == sorted(truth.collect())
 
 
-def test_a_log_whose_path_looks_like_a_pattern_is_read_through_the_source(
-    spark: "SparkSession", path: Path
-) -> None:
-    home = path.rename(path.with_name("log[1]"))
-    found = pipeline.read(spark, f"eventlog:{home}")
-    assert "FileScan" not in explained(found)
-    assert found.count() == 1100
-
-
 def test_any_two_points_have_the_same_changes_between_them_either_way(
     spark: "SparkSession", path: Path
 ) -> None:

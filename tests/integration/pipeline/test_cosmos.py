@@ -5,17 +5,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
-from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import Lease, RangeEnd
-from changefeed.pipeline.lease_offsets import offset_of
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import (
@@ -25,7 +20,7 @@ from changefeed.pipeline.source.planning import (
     plan_slices,
     target_at,
 )
-from changefeed.pipeline.source.reader import Access, Slice
+from changefeed.pipeline.source.reader import Access
 from tests.integration.pipeline.test_tables import kept, table
 from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows, served_cosmos
 from tests.support.spark_queries import drain
@@ -84,46 +79,6 @@ def ids(rows: list[Row]) -> Counter[str]:
     return Counter(x[3] for x in rows)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_whatever_becomes_of_ranges_and_queries_each_version_is_read_once_and_keys_in_order(
-    cosmos: ServedCosmos, seed: int
-) -> None:
-    random = Random(seed)
-    offset, found = start_of(cosmos, "all-versions"), list[Row]()
-    for step in range(6):
-        cosmos.put(12, keys=6, n=step)
-        for _ in range(random.randrange(3)):
-            cosmos.shake(random)
-        limit = random.choice([None, 5])
-        for _ in range(random.randrange(4)):
-            end = planned(cosmos, offset, "all-versions", limit=limit)
-            if random.random() < 0.5:
-                cosmos.shake(random)
-            read_ = read(cosmos, offset, end, "all-versions", changes=random.choice([3, 99]))
-            if random.random() < 0.3:
-                continue  # the query dies, and another one plans
-            found += read_
-            offset = end
-    with cosmos.access("all-versions") as access:
-        offset, rest = drained(access, offset)
-        assert {x.lag for x in access.look(offset.marks).values()} == {0}
-    found += [x for y in rest for x in y]
-    by_item: dict[str, list[Row]] = {}
-    for row in found:
-        by_item.setdefault(row[3], []).append(row)
-    assert {x: [step_of(y) for y in rows] for x, rows in by_item.items()} == {
-        f"i{n}": list(range(6)) for n in range(12)
-    }
-    order = [(x[0], x[2]) for x in by_item["i3"]]
-    assert order == sorted(order)  # by generation and sequence
-    assert len({(x[1], x[2]) for x in found}) == len(found)
-
-
-def step_of(row: Row) -> int:
-    found: int = msgspec.json.decode(row[4])["n"]
-    return found
-
-
 def test_a_container_that_was_recreated_while_no_query_ran_is_refused_with_advice(
     cosmos: ServedCosmos,
 ) -> None:
@@ -141,16 +96,6 @@ def test_a_container_that_was_recreated_while_no_query_ran_is_refused_with_advic
             with pytest.raises(FeedRefused, match=r"recreated.*new checkpoint directory"):
                 doing()
         assert len(drained(access, first_offset(access, "beginning"))[1][0]) == 30
-
-
-def test_a_container_that_is_recreated_under_a_query_is_refused(cosmos: ServedCosmos) -> None:
-    with cosmos.access() as access:
-        cosmos.put(5)
-        offset, _ = drained(access, first_offset(access, "beginning"))
-        cosmos.make_anew()
-        cosmos.put(30)
-        with pytest.raises(FeedRefused, match="deleted and recreated"):
-            next_offset(access, offset)
 
 
 @pytest.mark.parametrize("substatus", [1002, 1007])
@@ -213,11 +158,7 @@ def test_a_limit_counts_transactions_and_none_is_cut(
         sizes = {n: [len(x) for x in drained(access, start, limit=n)[1]] for n in (1, 2, 3)}
         assert sizes == {1: [3, 5, 2], 2: [8, 2], 3: [10]}
         slices = plan_slices(access, start, next_offset(access, start), changes=1)
-        assert [len(batch_of(access, x)) for x in slices] == [3, 5, 2]
-
-
-def batch_of(access: Access, slice_: Slice) -> list[Row]:
-    return rows(access, [slice_])
+        assert [len(rows(access, [x])) for x in slices] == [3, 5, 2]
 
 
 def test_a_repeated_batch_of_all_versions_is_the_same_whatever_was_written_since(
@@ -263,39 +204,6 @@ def test_a_replica_that_is_behind_what_was_planned_is_not_taken_for_the_end(
             batch(access, start, beyond)
         cosmos.put(2, n=1)
         assert len(batch(access, end, beyond)) == 2
-
-
-def test_leases_of_which_some_are_over_and_some_are_to_come_become_an_offset_without_a_gap(
-    cosmos: ServedCosmos,
-) -> None:
-    def lease(name: str, at: str, bounds: tuple[str, str], generation: int) -> Lease:
-        found = FeedRange(
-            id=RangeId(name), low=bounds[0], high=bounds[1], generation=(generation, 0)
-        )
-        return Lease(range=found, checkpoint=Checkpoint.of_text(at), epoch=1)
-
-    mode = "all-versions"
-    cosmos.put(40, keys=40)
-    low, high = cosmos.split("0")
-    one, two = cosmos.split(low)
-    cosmos.put(40, keys=40, n=1)
-    bounds = cosmos.bounds()
-    below = (bounds[one][0], bounds[two][1])
-    whole = lease("0", '"40"', ("", "FF"), 0)
-    lower, upper = lease(low, '"40"', below, 1), lease(high, '"43"', bounds[high], 1)
-    children = tuple(Child(range=x.range, start=Position('"40"')) for x in (lower, upper))
-    over = whole.ended_in(RangeEnd(children=children))
-    expected = {low: '"40"', high: '"43"'}
-    with cosmos.access(mode) as access:
-        for leases in (
-            [over, lower.paused_because("poison"), upper],  # it is gone, but not read on
-            [over, upper],  # no host has come to create the other
-        ):
-            start = offset_of(leases, access)
-            assert {x: mark.position for x, mark in start.marks.items()} == expected
-        _, found = drained(access, start)
-    seen = [x for y in found for x in y]
-    assert len(seen) == len(ids(seen)) == 37  # three of the upper half were read by hosts
 
 
 @spark_warnings

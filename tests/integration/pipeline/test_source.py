@@ -65,19 +65,6 @@ def test_a_batch_lies_between_two_times_or_offsets(
     assert [x.sequence for x in ten] == list(range(11, 21))
 
 
-def test_what_is_there_is_read_in_bounded_batches_and_what_follows_in_the_next_run(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    feed = a_log(tmp_path / "log", {f"k{n}": 10 for n in range(7)})
-    changes = stream(spark, feed, maxChangesPerBatch="30")
-    progress = drained(changes, tmp_path)
-    assert [x["numInputRows"] for x in progress if x["numInputRows"]] == [30, 30, 10]
-    append_to(tmp_path / "log", {"k1": 5})
-    assert sum(x["numInputRows"] for x in drained(changes, tmp_path)) == 5
-    rows = written(spark, tmp_path)
-    assert len(rows) == len({(x.range, x.sequence) for x in rows}) == 75
-
-
 def test_a_stream_goes_on_through_a_new_era(spark: "SparkSession", tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 10, "b": 10}, parts=1)
     changes = stream(spark, feed, columns="range,sequence,key,generation")
