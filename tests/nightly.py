@@ -61,7 +61,7 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
         "test_every_change_is_appended_once_and_the_latest_of_each_item_is_kept",
     ),
 }
-"""What is run for each change all the same: tests of a file."""
+"""What is run for each change all the same: tests of a file, or all of it."""
 
 
 def is_nightly(node: str) -> bool:
@@ -70,4 +70,4 @@ def is_nightly(node: str) -> bool:
     if not path.startswith(tuple(x if x.endswith(".py") else f"{x}/" for x in NIGHTLY)):
         return False
     names = EACH_CHANGE.get(path)
-    return names is None or test.partition("[")[0] not in names
+    return names is None or bool(names and test.partition("[")[0] not in names)
