@@ -23,7 +23,7 @@ from changefeed.fleet.reset import (
 )
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.fleet_record import adopt_feed, compare_feeds
+from changefeed.leases.fleet_record import adopt_feed, require_feed
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
 
@@ -45,7 +45,7 @@ async def reset(
     ):
         feed = BoundedFeed(opened)
         if names:
-            await compare_feeds(container, feed.identity)
+            await require_feed(container, feed.identity)
         chosen = _choose(await container.list(), names)
         if not dry_run:
             await _refuse_in_use(container, settings, chosen)

@@ -12,7 +12,7 @@ from changefeed.fleet.reshape import merge as merge_ranges
 from changefeed.fleet.reshape import split as split_range
 from changefeed.fleet.stopping import LeasedFeed
 from changefeed.host.settings import Settings
-from changefeed.leases.fleet_record import compare_feeds
+from changefeed.leases.fleet_record import require_feed
 
 
 async def split(settings: Settings, name: str, into: int) -> None:
@@ -40,7 +40,7 @@ async def _leased(settings: Settings) -> AsyncIterator[LeasedFeed]:
         open_feed(settings.feed.address, settings.open_options) as opened,
     ):
         feed = BoundedFeed(opened)
-        await compare_feeds(container, feed.identity)
+        await require_feed(container, feed.identity)
         yield LeasedFeed(
             feed=feed,
             container=container,

@@ -38,10 +38,10 @@ async def join_fleet(
         refuse_other_checkpoints(found)
         return change(found.of_feed(feed))
 
-    return await _updated(container, partial(compare_feeds, container, feed), joined)
+    return await _updated(container, partial(require_feed, container, feed), joined)
 
 
-async def compare_feeds(container: LeaseContainer, feed: str) -> FleetRecord:
+async def require_feed(container: LeaseContainer, feed: str) -> FleetRecord:
     """Return the record. Raise as ``join_fleet`` for another feed, and write nothing. Commands
     that change some leases ask this first.
     """

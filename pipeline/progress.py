@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgres
 
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.reader import Access
-from changefeed.pipeline.status import RangeStatus, TablesStatus, TableStatus, ranges_status
+from changefeed.pipeline.status import RangeToRead, TablesStatus, TableStatus, ranges_to_read
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -34,7 +34,7 @@ class BatchDone:
     changes: int
     seconds: float
     late: int
-    ranges: tuple[RangeStatus, ...]
+    ranges: tuple[RangeToRead, ...]
 
 
 def batch_done(
@@ -73,7 +73,7 @@ def _changes(
     )
 
 
-def _ranges(source: SourceProgress, access: Access) -> tuple[RangeStatus, ...]:
+def _ranges(source: SourceProgress, access: Access) -> tuple[RangeToRead, ...]:
     """Return where the ranges are, and what waits in them."""
     end, newest = _offset(source.endOffset), _offset(source.latestOffset)
     if end is None:
@@ -83,7 +83,7 @@ def _ranges(source: SourceProgress, access: Access) -> tuple[RangeStatus, ...]:
     lags = {
         x: max(0, distance(mark.position, ahead[x].position)) for x, mark in end.marks.items()
     }
-    return ranges_status(end.marks, lags)
+    return ranges_to_read(end.marks, lags)
 
 
 def _offset(text: str) -> Offset | None:

@@ -21,7 +21,7 @@ from changefeed.pipeline.source.reader import Access
 from changefeed.runtime.errors import UserError
 
 
-class RangeStatus(msgspec.Struct, frozen=True, kw_only=True):
+class RangeToRead(msgspec.Struct, frozen=True, kw_only=True):
     """A range that is read, or will be, from a position on; ``lag`` counts what lies there."""
 
     range: str
@@ -42,7 +42,7 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
     batch: int | None = None
     lag: int | None = None
     waits_for: str | None = None
-    ranges: tuple[RangeStatus, ...] = ()
+    ranges: tuple[RangeToRead, ...] = ()
 
 
 class TablesStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,11 +75,11 @@ def tables_status(settings: PipelineSettings) -> TablesStatus:
         )
 
 
-def ranges_status(
+def ranges_to_read(
     marks: Mapping[RangeId, Mark], lags: Mapping[RangeId, int]
-) -> tuple[RangeStatus, ...]:
+) -> tuple[RangeToRead, ...]:
     return tuple(
-        RangeStatus(range=x, position=mark.position, lag=lags[x], ended=mark.ended)
+        RangeToRead(range=x, position=mark.position, lag=lags[x], ended=mark.ended)
         for x, mark in sorted(marks.items())
     )
 
@@ -98,7 +98,7 @@ def _table(name: str, checkpoint: str, access: Access) -> TableStatus:
     )
 
 
-def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
+def _ranges(offset: Offset, access: Access) -> tuple[RangeToRead, ...]:
     """Return the status of the ranges of an offset, and of their children."""
     access.check_feed(offset)
     marks, new = dict(offset.marks), dict(offset.marks)
@@ -119,4 +119,4 @@ def _ranges(offset: Offset, access: Access) -> tuple[RangeStatus, ...]:
             if x.range.id not in marks
         }
         marks |= new
-    return ranges_status(marks, lags)
+    return ranges_to_read(marks, lags)

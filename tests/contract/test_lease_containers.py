@@ -11,8 +11,8 @@ from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import (
     adopt_feed,
-    compare_feeds,
     join_fleet,
+    require_feed,
     settle_root,
 )
 from changefeed.leases.lease import Lease, Member, RangeEnd, Version
@@ -48,11 +48,11 @@ async def test_leases_of_a_feed_that_was_recreated_are_refused(
     leases: LeaseContainer,
 ) -> None:
     await leases.create(new())  # of before anybody said a feed: they take the first
-    await compare_feeds(leases, "first ü")
+    await require_feed(leases, "first ü")
     joined = await join_fleet(leases, "first ü")
     assert joined.feed == "first ü"
     assert await join_fleet(leases, "first ü") == joined == await leases.fleet()
-    for refuse in (join_fleet, join_fleet, compare_feeds):
+    for refuse in (join_fleet, join_fleet, require_feed):
         with pytest.raises(StoreRefused, match="first ü"):
             await refuse(leases, "second")
     assert (await adopt_feed(leases, "second")).feed == "second"

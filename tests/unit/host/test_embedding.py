@@ -26,7 +26,7 @@ from changefeed import (
     open_host,
 )
 from changefeed.host import wiring
-from changefeed.leases.fleet_record import compare_feeds
+from changefeed.leases.fleet_record import require_feed
 from changefeed.leases.lease import FleetRecord
 from tests.support.logs import captured_logs
 from tests.support.looking import now
@@ -211,9 +211,9 @@ async def test_the_leases_of_a_host_are_guarded_against_another_feed() -> None:
     async with guest(Seen(), MemoryFeed(1), MemoryLeases()) as host:
         running = asyncio.ensure_future(host.run())
         await asyncio.sleep(20)
-        await compare_feeds(host.container, host.feed.identity)
+        await require_feed(host.container, host.feed.identity)
         with pytest.raises(StoreRefused, match="about another feed"):
-            await compare_feeds(host.container, "the feed that was there before")
+            await require_feed(host.container, "the feed that was there before")
         host.stop()
         await running
 

@@ -21,7 +21,7 @@ from changefeed.pipeline.progress import BatchDone, ProgressLog, TableProgress, 
 from changefeed.pipeline.settings import WebSettings
 from changefeed.pipeline.source.addresses import open_access
 from changefeed.pipeline.source.planning import first_offset, next_offset
-from changefeed.pipeline.status import RangeStatus
+from changefeed.pipeline.status import RangeToRead
 from changefeed.pipeline.web import served
 from changefeed.runtime.errors import UserError
 from tests.support.logs import captured_logs
@@ -43,8 +43,8 @@ def a_batch(number: int, *, read: int, lag: int, seconds: float = 2.0) -> BatchD
         seconds=seconds,
         late=3,
         ranges=(
-            RangeStatus(range=A, position="7", lag=lag, ended=False),
-            RangeStatus(range=B, position="9", lag=0, ended=True),
+            RangeToRead(range=A, position="7", lag=lag, ended=False),
+            RangeToRead(range=B, position="9", lag=0, ended=True),
         ),
     )
 
@@ -76,7 +76,7 @@ def test_progress_counts_changes_once_and_those_that_wait_by_the_offsets(
         second = source_offsets(begin.as_text(), middle.as_text(), last.as_text())
         third = source_offsets(middle.as_text(), last.as_text(), last.as_text())
         position = middle.marks[name].position
-        waiting = RangeStatus(range=name, position=position, lag=70, ended=False)
+        waiting = RangeToRead(range=name, position=position, lag=70, ended=False)
         assert batch_done(progress_of(1, second), access).ranges == (waiting,)
         assert batch_done(progress_of(1, second), access).changes == 30
         assert batch_done(progress_of(0, first), access, begin).changes == 30
