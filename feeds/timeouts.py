@@ -14,17 +14,10 @@ from changefeed.feeds.feed import (
     RangeId,
     StartAt,
 )
-from changefeed.runtime.cancellation import in_time as bounded
+from changefeed.runtime.cancellation import in_time
 from changefeed.runtime.patience import Patience
 
 T = TypeVar("T")
-
-
-def in_time(name: str, call: Awaitable[T], seconds: float) -> Coroutine[Any, Any, T]:
-    """Await a call to a feed; raise ``FeedUnavailable`` after so many seconds, or if its
-    client gave it up.
-    """
-    return bounded(call, seconds, who="the feed", name=name, unavailable=FeedUnavailable)
 
 
 class BoundedFeed(Feed):
@@ -87,5 +80,6 @@ class BoundedFeed(Feed):
         of: RangeId | None = None,
         within: float | None = None,
     ) -> Coroutine[Any, Any, T]:
-        answer = in_time(name, call, self._timeout if within is None else within)
+        seconds = self._timeout if within is None else within
+        answer = in_time(call, seconds, who="the feed", name=name, unavailable=FeedUnavailable)
         return self._patience.ask((name, of), answer, FeedUnavailable)

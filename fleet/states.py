@@ -30,7 +30,6 @@ from changefeed.leases.fleet import Fleet, is_placeholder
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, Member
-from changefeed.leases.load_plan import known
 
 _MOVES = 100
 _PAST = 2000
@@ -128,7 +127,7 @@ def _range_seen(
         parents=lease.range.parents,
         low=lease.range.low,
         high=lease.range.high,
-        load=known(lease.load),
+        load=lease.known_load,
         progress_at=lease.health.last_progress,
         waiting=lease.health.waiting,
         oldest=lease.health.oldest,

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.host.decide import Decision
 from changefeed.host.events import HostEvents
+from changefeed.host.load_meter import coarse
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import NewLease
 from changefeed.leases.lease import Lease
-from changefeed.leases.load_plan import coarse, known
 from changefeed.leases.updating import vacate
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each
@@ -131,7 +131,7 @@ class LeaseCreator:
 def _with_load(child: Lease, parents: Sequence[Lease]) -> Lease:
     """Give the sub-range of a hot range its part of the load, and no rest before it moves."""
     for parent in parents:
-        load = known(parent.load)
+        load = parent.known_load
         if parent.end is not None and parent.end.by == "split" and load is not None:
             part = coarse(load / len(parent.end.children), None)
             return replace(child, load=part, cooling=True)

@@ -64,9 +64,12 @@ class HostEvents(FailureLog):
         wall: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(_log.bind(host=host))
-        self._lags: dict[RangeId, Lag] = {}
-        self._unassigned: Mapping[RangeId, str] = {}
-        self._paused: Mapping[RangeId, str] = {}
+        self.lags: dict[RangeId, Lag] = {}
+        """The lag last measured of each range that is owned, or reported for the fleet."""
+        self.unassigned: Mapping[RangeId, str] = {}
+        """The ranges whose lag this host reports for the fleet, and why no host reads them."""
+        self.paused: Mapping[RangeId, str] = {}
+        """The ranges that were paused in the last listing, with the reasons."""
         self._moves: Counter[str] = Counter()  # since the last line about them
         self._members: list[HostName] | None = None  # likewise, if others are alive
         self._rules: Mapping[str, object] = {}  # likewise, if they are others
@@ -84,7 +87,7 @@ class HostEvents(FailureLog):
                 (m.WAITING, self.activity.read_waiting),
                 (m.LOAD, self._read_loads),
                 (m.OWNED, lambda: [Observation(len(self.activity.ranges))]),
-                (m.PAUSED, lambda: [Observation(len(self._paused))]),
+                (m.PAUSED, lambda: [Observation(len(self.paused))]),
                 (m.EVENT_LOOP_LAG, lambda: [Observation(self.activity.loop_lag)]),
             ],
             [(m.REQUEST_UNITS, self._read_request_units)],
@@ -128,9 +131,6 @@ class HostEvents(FailureLog):
     def members_changed(self, members: Iterable[HostName]) -> None:
         """Report who is alive, with the next line about what has moved."""
         self._members = sorted(members)
-
-    def loop_lag(self, seconds: float) -> None:
-        self.activity.loop_lag = seconds
 
     def loop_blocked(self, seconds: float, limit: float) -> None:
         self._log.warning(
@@ -217,7 +217,7 @@ class HostEvents(FailureLog):
 
     def _released(self, lease: Lease, level: int, how: str, reason: str) -> None:
         name = lease.range_id
-        self._lags.pop(name, None)
+        self.lags.pop(name, None)
         self.activity.given_up(name)
         self._log.log(
             level, "lease.released", range=name, epoch=lease.epoch, how=how, reason=reason
@@ -225,7 +225,7 @@ class HostEvents(FailureLog):
 
     def listed_paused(self, paused: Mapping[RangeId, str]) -> None:
         """Report which ranges are paused by now, if it is not as it was before."""
-        before, self._paused = self._paused, paused
+        before, self.paused = self.paused, paused
         for name in sorted(paused.keys() - before.keys()):
             self._log.warning(
                 "range.paused",
@@ -235,11 +235,6 @@ class HostEvents(FailureLog):
             )
         for name in sorted(before.keys() - paused.keys()):
             self._log.info("range.resumed", range=name)
-
-    @property
-    def paused(self) -> Mapping[RangeId, str]:
-        """The ranges that were paused in the last listing, with the reasons."""
-        return self._paused
 
     def ended(self, range_id: RangeId, end: RangeEnd) -> None:
         """Report that a range was read to its end, or split by its owner, and what goes on."""
@@ -259,24 +254,14 @@ class HostEvents(FailureLog):
 
     def lag(self, range_id: RangeId, lag: Lag) -> None:
         """Take in the lag of a range that is owned, or that no host reads."""
-        if range_id in self.activity.ranges or range_id in self._unassigned:
-            self._lags[range_id] = lag
-
-    @property
-    def lags(self) -> Mapping[RangeId, Lag]:
-        """The lag last measured of each range that is owned, or reported for the fleet."""
-        return self._lags
+        if range_id in self.activity.ranges or range_id in self.unassigned:
+            self.lags[range_id] = lag
 
     def listed_unassigned(self, unassigned: Mapping[RangeId, str]) -> None:
         """Report the lags of these ranges besides, with why no host reads them."""
-        self._unassigned = unassigned
+        self.unassigned = unassigned
         shown = {*unassigned, *self.activity.ranges}
-        self._lags = {x: lag for x, lag in self._lags.items() if x in shown}
-
-    @property
-    def unassigned(self) -> Mapping[RangeId, str]:
-        """The ranges whose lag this host reports for the fleet, and why no host reads them."""
-        return self._unassigned
+        self.lags = {x: lag for x, lag in self.lags.items() if x in shown}
 
     # failures
 
@@ -387,7 +372,7 @@ class HostEvents(FailureLog):
 
     def _all_lags(self) -> list[tuple[Mapping[str, str], Lag]]:
         """Copy in one step, because metrics are read in another thread."""
-        lags, states = dict(self._lags), dict(self._unassigned)
+        lags, states = dict(self.lags), dict(self.unassigned)
         states |= dict.fromkeys(self.activity.ranges, "owned")
         return [
             ({"range": x, "state": states[x]}, lag) for x, lag in lags.items() if x in states

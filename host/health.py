@@ -50,6 +50,6 @@ class LoopLag:
             await asyncio.sleep(_INTERVAL)
             lag = max(0.0, clock() - due)
             self.endangers_renewal = lag > self._limit
-            self._events.loop_lag(lag)
+            self._events.activity.loop_lag = lag
             if self.endangers_renewal:
                 self._events.loop_blocked(lag, self._limit)

@@ -16,12 +16,12 @@ it. On a feed that counts no lags, a range needs what it gets.
 from collections.abc import Callable
 from math import exp
 
-from changefeed.leases.lease import Lease
-from changefeed.leases.load_plan import coarse, known
+from changefeed.leases.lease import LOAD_STEP, MAX_LOAD, Lease
 
 _SMOOTHED_OVER = 30.0
 _MIN_SPAN = 1.0  # what is measured over less says little
 _A_FEW = 1 / 10  # of a page
+_LEAVES = 0.8  # of a step: a load between two steps stays where it was
 
 
 class SharedTime:
@@ -62,7 +62,7 @@ class LoadMeter:
         self._counted_to = shared.now()
         self._cooldown = cooldown
         self._cooling = lease.cooling
-        self._load = known(lease.load)
+        self._load = lease.known_load
         self._calls = 0
         self._busy = 0.0
         self._arrivals = _Arrivals(clock)
@@ -90,7 +90,7 @@ class LoadMeter:
     def written_to(self, lease: Lease) -> Lease:
         """Let the lease, as last written, say what its range needs by now."""
         self._measure()
-        load = known(lease.load)
+        load = lease.known_load
         if self._load is not None:
             load = coarse(self._load * self._arrivals.for_each_done, load)
         cooling = self._cooling and self._clock() - self._acquired_at < self._cooldown
@@ -135,3 +135,12 @@ class _Arrivals:
 
 def _smoothed(before: float, measured: float, span: float) -> float:
     return before + (1 - exp(-span / _SMOOTHED_OVER)) * (measured - before)
+
+
+def coarse(load: float, stored: float | None) -> float:
+    """Return the step to store for a measured load, which is ``stored`` while that is near."""
+    if stored is not None and abs(load - stored) < _LEAVES * LOAD_STEP:
+        return stored
+    step = round(round(min(max(load, 0.0), MAX_LOAD) / LOAD_STEP) * LOAD_STEP, 2)
+    assert 0.0 <= step <= MAX_LOAD, f"a load of {load} is stored as {step}"
+    return step

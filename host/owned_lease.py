@@ -74,7 +74,7 @@ class OwnedLease:
         self.deaths, self.care = lease.deaths, lease.deaths.care
         """How its owners ended: in each of its writes. ``care`` is how much of it is stored."""
         self._settings = settings
-        self._fence_at = sent + self._held_for
+        self._fence_at = sent + settings.timing.held_for
         self._beat_at = -inf
         self._seen_at = sent
         self._clock = clock
@@ -95,11 +95,6 @@ class OwnedLease:
         """Whether it was written for the last time."""
         self.noticed: Callable[[], None] = lambda: None
         """Called when others have written to the lease, a request or a pause, or it is lost."""
-
-    @property
-    def _held_for(self) -> float:
-        timing = self._settings.timing
-        return timing.expiration - timing.fence_margin
 
     @property
     def lease(self) -> Lease:
@@ -142,7 +137,7 @@ class OwnedLease:
         if self.may_act:
             self._failures = 0
             self._beat_at = sent
-            self._extend()
+            self._keep_from(min(self._beat_at, self._seen_at))
 
     def listed(self, found: Lease | None, *, asked: float) -> None:
         """Compare it with what a listing that was asked for then has of it, if anything.
@@ -161,14 +156,10 @@ class OwnedLease:
             self._seen_at = max(self._seen_at, asked)
             self.doubted = self.doubted or found.key_request != self._lease.key_request
             if self.may_act:
-                self._extend()
+                self._keep_from(min(self._beat_at, self._seen_at))
 
-    def _extend(self) -> None:
-        kept_from = min(self._beat_at, self._seen_at)
-        self._keep_until(kept_from + self._held_for)
-
-    def _keep_until(self, fence: float) -> None:
-        self._fence_at = max(self._fence_at, fence)
+    def _keep_from(self, sent: float) -> None:
+        self._fence_at = max(self._fence_at, sent + self._settings.timing.held_for)
         assert self._fence_at <= self._clock() + self._settings.judged.expiration, (
             f"lease {self.range_id!r} of epoch {self._lease.epoch} may be acted upon until "
             f"{self._fence_at}: longer than if its last sign of life were sent now"
@@ -179,7 +170,7 @@ class OwnedLease:
         sent = self._clock()
         self.doubted = False
         await self._write(renewed)
-        self._keep_until(sent + self._held_for)
+        self._keep_from(sent)
         self._seen_at = max(self._seen_at, sent)
 
     async def checkpoint(self, checkpoint: Checkpoint) -> None:

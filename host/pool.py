@@ -60,7 +60,7 @@ class WorkerPool:
     @property
     def leases(self) -> Mapping[RangeId, Lease]:
         """The leases that have a worker, as last written."""
-        return {name: worker.lease for name, worker in self._workers.items()}
+        return {name: worker.owned.lease for name, worker in self._workers.items()}
 
     @property
     def in_hand(self) -> Mapping[RangeId, Position]:
@@ -72,7 +72,7 @@ class WorkerPool:
         worker.
         """
         worker = self._workers.get(range_id)
-        return None if worker is None else (worker.lease.range, worker.reached)
+        return None if worker is None else (worker.owned.lease.range, worker.reached)
 
     def is_behind(self, range_id: RangeId, changes: int) -> None:
         """Tell the worker of a range how many changes it is behind."""
@@ -88,7 +88,7 @@ class WorkerPool:
         """Put a worker to a lease that was just acquired."""
         assert owned.range_id not in self._workers, (
             f"lease {owned.range_id!r} was acquired in epoch {owned.lease.epoch}, and has a "
-            f"worker of epoch {self._workers[owned.range_id].lease.epoch}"
+            f"worker of epoch {self._workers[owned.range_id].owned.lease.epoch}"
         )
         worker = self._make_worker(owned)
         self._workers[owned.range_id] = worker
@@ -155,19 +155,17 @@ class WorkerPool:
             await asyncio.wait(self._tasks, timeout=patience)
 
     async def _run(self, worker: Worker) -> None:
-        task = asyncio.current_task()
+        task, name = asyncio.current_task(), worker.owned.range_id
         assert task is not None, "a coroutine that runs has a task"
         try:
-            await self._guard(worker.run(), f"the worker of range {worker.lease.range_id}")
+            await self._guard(worker.run(), f"the worker of range {name}")
         finally:
             if worker.delivery.stuck:
-                self.stuck.add(worker.lease.range_id)
+                self.stuck.add(name)
             if worker.left_to_expire is not None:
-                self.left_to_expire.add(worker.lease.range_id)
-            assert self._workers.get(worker.lease.range_id) is worker, (
-                f"lease {worker.lease.range_id!r} has another worker by now"
-            )
-            del self._workers[worker.lease.range_id]
-            self._renewer.let_go(worker.lease.range_id)
+                self.left_to_expire.add(name)
+            assert self._workers.get(name) is worker, f"lease {name!r} has another worker"
+            del self._workers[name]
+            self._renewer.let_go(name)
             del self._tasks[task]
             self._ended()

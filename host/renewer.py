@@ -103,8 +103,7 @@ class LeaseRenewer:
 
     @property
     def _reserve(self) -> float:
-        timing = self._settings.timing
-        held_for = timing.expiration - timing.fence_margin
+        held_for = self._settings.timing.held_for
         reserve = max(self._interval, held_for / _LARGEST_PART)
         assert reserve * _SPREAD < held_for, (
             f"a renewal {reserve} s before the fence would be due at once: {held_for} s"

@@ -84,10 +84,6 @@ class Worker:
         owned.noticed = self._look_at_lease
 
     @property
-    def lease(self) -> Lease:
-        return self.owned.lease
-
-    @property
     def reached(self) -> Position:
         """The position below which everything is done."""
         return self._checkpoints.reached.position
@@ -116,7 +112,7 @@ class Worker:
                 self._look_at_lease()
                 reason = await self.delivery.run(group)
                 assert reason is not CloseReason.RANGE_ENDED or not self.delivery.in_hand, (
-                    f"range {self.lease.range_id!r} would end with changes in hand"
+                    f"range {self.owned.range_id!r} would end with changes in hand"
                 )
                 self.delivered = True
                 await self._give_up(reason)
@@ -198,9 +194,9 @@ class Worker:
 
     def _report_end(self, reason: CloseReason) -> None:
         if self.left_to_expire is None or reason is CloseReason.LEASE_LOST:
-            self._events.given_up(self.lease, reason)
+            self._events.given_up(self.owned.lease, reason)
         else:
-            self._events.left_to_expire(self.lease, self.left_to_expire)
+            self._events.left_to_expire(self.owned.lease, self.left_to_expire)
 
     # keeping it
 

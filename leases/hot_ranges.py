@@ -27,7 +27,7 @@ from typing import Final
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load_plan import TOLERANCE, known
+from changefeed.leases.load_plan import TOLERANCE
 
 MIN_BUSY: Final = 0.5
 """Busy seconds in each second: a range that costs less is left as it is."""
@@ -80,12 +80,12 @@ def _too_heavy(
     """Return what alone is more than a host is to have, heaviest first, and how many such
     shares it is.
     """
-    loads = {x.range_id: known(x.load) for x in leases if x.paused is None}
+    loads = {x.range_id: x.known_load for x in leases if x.paused is None}
     sure = [x for x in loads.values() if x is not None]
     mean = sum(sure) / len(sure) if sure else 0.0
     total = sum(mean if x is None else x for x in loads.values())
     fair = total / len(hosts)
-    assert total >= 0, f"loads of {total}: known() lets none below nothing through"
+    assert total >= 0, f"loads of {total}: known loads are not below nothing"
     heavy = []
     for lease in leases:
         load = loads.get(lease.range_id) or 0.0

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Literal, NewType
+from math import inf
+from typing import Final, Literal, NewType
 from uuid import uuid4
 
 import msgspec
@@ -18,6 +19,11 @@ Incarnation = NewType("Incarnation", str)
 """One start of a host: a name lives on through restarts, an incarnation does not."""
 Version = NewType("Version", str)
 WriteId = NewType("WriteId", str)
+
+LOAD_STEP: Final = 0.05
+"""Loads are stored as multiples of it."""
+MAX_LOAD: Final = 16.0
+"""One task reads a range and one observes it: no range can keep its owner busier."""
 
 
 class RangeEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +168,12 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         if self.incarnation in (None, incarnation):
             return self.deaths
         return self.deaths.died(read=read, cause=ended.get(self.incarnation, ""))
+
+    @property
+    def known_load(self) -> float | None:
+        """Its load within the bounds of one, ``None`` for what is no load at all."""
+        load = self.load
+        return min(load, MAX_LOAD) if load is not None and 0.0 <= load < inf else None
 
     def renewed(self) -> "Lease":
         return replace(self, renewals=self.renewals + 1)

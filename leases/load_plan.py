@@ -37,38 +37,17 @@ from math import ceil
 from operator import itemgetter
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import LOAD_STEP, HostName, Lease
 from changefeed.leases.plan import Assignment, holder_of
 
 TOLERANCE = 1.15
 MIN_SHARE = 0.5
 AT_ONCE = 1 / 8
-STEP = 0.05
-"""Loads are stored as multiples of it."""
-MAX_LOAD = 16.0
-"""One task reads a range and one observes it: no range can keep its owner busier."""
-_LEAVES = 0.8  # of a step: a load between two steps stays where it was
 _GAIN = 0.9  # what stays beyond the tolerance moves for a tenth less, and for no less than that
 _ROUNDED = 1 + 1e-9
-_IDLE = STEP
+_IDLE = LOAD_STEP
 _ALL_IDLE = 0.1  # what the leases of a host count together for being there, at most
 _UNIT = 1_000_000  # loads are added up as whole numbers: sums do not depend on the order
-
-
-def coarse(load: float, stored: float | None) -> float:
-    """Return the step to store for a measured load, which is ``stored`` while that is near."""
-    if stored is not None and abs(load - stored) < _LEAVES * STEP:
-        return stored
-    step = round(round(min(max(load, 0.0), MAX_LOAD) / STEP) * STEP, 2)
-    assert 0.0 <= step <= MAX_LOAD, f"a load of {load} is stored as {step}"
-    return step
-
-
-def known(load: float | None) -> float | None:
-    """Return a listed load within its bounds, ``None`` for what is no load at all."""
-    if load is None or not 0.0 <= load < float("inf"):
-        return None
-    return min(load, MAX_LOAD)
 
 
 def plan_by_load(
@@ -111,7 +90,7 @@ def plan_by_load(
 
 
 def _weights(leases: Sequence[Lease], hosts: int) -> Sequence[int]:
-    loads = [known(x.load) for x in leases]
+    loads = [x.known_load for x in leases]
     sure = [x for x in loads if x is not None]
     mean = sum(sure) / len(sure) if sure else 0.0
     idle = min(_IDLE, _ALL_IDLE * hosts / len(leases))
@@ -123,7 +102,7 @@ def _fair_share(weights: Sequence[int], hosts: int, tolerance: float) -> float:
 
     A lease too heavy for any host takes one for itself: the rest share the others.
     """
-    assert all(x >= 0 for x in weights), "known() lets no load below nothing through"
+    assert all(x >= 0 for x in weights), "known loads are not below nothing"
     rest, sharing = sum(weights), hosts
     for weight in heapq.nlargest(hosts - 1, weights):
         if weight <= tolerance * rest / sharing:
@@ -273,7 +252,7 @@ class _Draft:
         indices of ``movable``: so that the busier of the two is left with least.
         """
         allowed = max(self._tolerance * host.fair, _GAIN * host.load)
-        allowed = min(allowed, host.load - STEP * _UNIT)
+        allowed = min(allowed, host.load - LOAD_STEP * _UNIT)
         mine = {weight: n for n, (weight, _) in enumerate(host.movable)}  # of alike ones, one
         found = list[tuple[int, HostName, int, int]]()
         for other in () if host.is_full else self._hosts.values():

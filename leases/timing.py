@@ -45,7 +45,12 @@ class Timing:
         assert 0 < self.fence_margin < self.expiration, f"the fence lies before the end: {self}"
         # One without an answer is followed by the next within half an interval.
         second = self.renew_interval * 1.5 + self.call_timeout
-        assert second < self.expiration - self.fence_margin, f"one loses a lease: {self}"
+        assert second < self.held_for, f"one loses a lease: {self}"
+
+    @property
+    def held_for(self) -> float:
+        """How long after a sign of life its host may act on a lease."""
+        return self.expiration - self.fence_margin
 
     @classmethod
     def of(cls, expiration: float) -> Self:

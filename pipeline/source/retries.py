@@ -14,7 +14,8 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId, StartAt
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
-from changefeed.feeds.timeouts import BoundedFeed, in_time
+from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.runtime.cancellation import in_time
 from changefeed.runtime.for_each import for_each
 
 T = TypeVar("T")
@@ -54,7 +55,13 @@ class RetryingFeed(Feed):
     ) -> RawPage:
         """Ask for a page that is not cut, of the same feed by its other contract."""
         return await self.ask(
-            lambda: in_time("read", pages.fetch(found, after, limit), self._timeout)
+            lambda: in_time(
+                pages.fetch(found, after, limit),
+                self._timeout,
+                who="the feed",
+                name="read",
+                unavailable=FeedUnavailable,
+            )
         )
 
     def position_after(self, change: Change) -> Position:

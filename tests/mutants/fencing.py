@@ -41,7 +41,7 @@ def the_fence_counts_from_the_answer_of_a_renewal(m: Patch) -> None:
 
     async def renew(self: OwnedLease, *change: Any) -> None:
         await old(self, *change)
-        self._fence_at = self._clock() + self._held_for
+        self._fence_at = self._clock() + self._settings.timing.held_for
 
     m.patch(OwnedLease, "renew", renew)
 
@@ -55,7 +55,7 @@ def what_a_store_has_forgotten_is_taken_for_lost(m: Patch) -> None:
 def a_heartbeat_lifts_a_fence_that_has_passed(m: Patch) -> None:
     def beat(self: OwnedLease, sent: float) -> None:
         self._beat_at = sent
-        self._extend()
+        self._keep_from(min(self._beat_at, self._seen_at))
 
     m.patch(OwnedLease, "beat", beat)
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from changefeed.host.load_meter import LoadMeter, SharedTime
+from changefeed.host.load_meter import LoadMeter, SharedTime, coarse
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.load_plan import coarse
 from tests.support import make
 
 A, B = HostName("a"), HostName("b")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.hot_ranges import MIN_BUSY, PARTS_EACH, hot_ranges
 from changefeed.leases.lease import HostName, Lease
-from changefeed.leases.load_plan import TOLERANCE, known
+from changefeed.leases.load_plan import TOLERANCE
 from tests.support import make
 
 WIDTH = 1 << 16
@@ -70,10 +70,10 @@ def eligible(
     listed: Sequence[Lease], fleet: int, ranges: Sequence[FeedRange], tolerance: float
 ) -> list[Lease]:
     """Pick what the rules allow to split, if it were alone."""
-    sure = [x for x in (known(y.load) for y in listed) if x is not None]
+    sure = [x for x in (y.known_load for y in listed) if x is not None]
     total = sum(sure) + (len(listed) - len(sure)) * (sum(sure) / len(sure) if sure else 0.0)
-    busy = [x for x in listed if (known(x.load) or 0.0) >= MIN_BUSY]
-    heavy = [x for x in busy if (known(x.load) or 0.0) * fleet > tolerance * total]
+    busy = [x for x in listed if (x.known_load or 0.0) >= MIN_BUSY]
+    heavy = [x for x in busy if (x.known_load or 0.0) * fleet > tolerance * total]
     fresh = [whole_of(x, ranges) for x in listed if x.cooling]
     return [x for x in heavy if whole_of(x, ranges) not in fresh]
 
@@ -103,8 +103,8 @@ def test_beside_all_that_the_rules_allow_the_heaviest_of_each_range_are_split(
     assert not found or room >= 0
     for x in eligible(listed, fleet, ranges, TOLERANCE * (1 + ROUNDING)):
         heavier = [y for y in chosen if whole_of(y, ranges) == whole_of(x, ranges)]
-        load = known(x.load) or 0.0
-        assert all((known(y.load) or 0.0) >= load for y in heavier)
+        load = x.known_load or 0.0
+        assert all((y.known_load or 0.0) >= load for y in heavier)
         assert heavier or room + (x.range not in ranges) < 2  # else there was room for two
 
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.lease import HostName, Lease
+from changefeed.host.load_meter import coarse
+from changefeed.leases.lease import LOAD_STEP, HostName, Lease
 from changefeed.leases.load_plan import (
     AT_ONCE,
     MIN_SHARE,
-    STEP,
     TOLERANCE,
-    coarse,
     plan_by_load,
 )
 from changefeed.leases.plan import plan
@@ -184,7 +183,7 @@ def test_loads_that_differ_by_less_than_a_step_are_worth_no_exchange() -> None:
     found=st.lists(
         st.tuples(
             st.integers(-1, 5),
-            st.none() | st.integers(0, 40).map(lambda x: x * STEP) | st.floats(0, 2),
+            st.none() | st.integers(0, 40).map(lambda x: x * LOAD_STEP) | st.floats(0, 2),
             st.sampled_from([False, False, False, True]),
         ),
         max_size=40,

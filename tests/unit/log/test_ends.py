@@ -9,11 +9,11 @@ import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import FeedRange, Position, RangeId
-from changefeed.feeds.timeouts import in_time
 from changefeed.log.ids import part_id, position
 from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.wire import PartitionNews
 from changefeed.log.reading.ends import NewsReader
+from changefeed.runtime.cancellation import in_time
 from tests.support.looking import now
 from tests.support.model_cluster import IDENTITY, ModelCluster
 
@@ -134,5 +134,5 @@ async def test_brokers_none_of_which_answers_are_unavailable_and_cancel_nobody(
     client.slow.add(routes.to_read(routes.partition(min(names_of(routes))))[0])
     question = getattr(ends, asked)(routes, at(names_of(routes)))
     with pytest.raises(FeedUnavailable, match="no broker answers"):
-        await in_time(asked, question, 60)
+        await in_time(question, 60, who="it", name=asked, unavailable=FeedUnavailable)
     assert client.waiting == 0
