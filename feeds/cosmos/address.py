@@ -49,7 +49,10 @@ class CosmosAddress:
     database: str
     container: str
     options: Mapping[str, str] = field(default_factory=dict)
-    mode: Mode = "latest-version"
+
+    @property
+    def mode(self) -> Mode:
+        return MODES[self.options.get("mode", "latest-version")]
 
     def __str__(self) -> str:
         return f"{self.endpoint}{self.database}/{self.container}"
@@ -143,15 +146,13 @@ def read_address(scheme: str, place: str, *, known: Collection[str]) -> CosmosAd
     if len(names) != 2 or not all(names):  # noqa: PLR2004 - database and container
         raise AddressWrong(f"{scheme}:{place} names no container: write it as {_FORM}")
     options = _options(parts.query, known)
-    mode = options.get("mode", "latest-version")
-    if mode not in MODES:
+    if (mode := options.get("mode")) not in (None, *MODES):
         raise AddressWrong(f"unknown mode {mode!r} of a feed. Known modes: {', '.join(MODES)}")
     return CosmosAddress(
         endpoint=_endpoint(scheme, parts),
         database=names[0],
         container=names[1],
         options=options,
-        mode=MODES[mode],
     )
 
 

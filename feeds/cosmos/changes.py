@@ -198,27 +198,27 @@ class Changes:
         ``RangeRefused`` where the answer is no change feed.
         """
         named = named or range_id
-        with _what_it_is(range_id):
-            cut = self._columns(body)
-            if cut is None:
+        cut = self._columns(body)
+        if cut is None:
+            with _what_it_is(range_id):
                 return self._one_by_one(named, body, end)
-            changes = LateChanges(len(cut.rows), partial(_changes_of, named, cut.rows))
-            return DecodedPage(changes=changes, container_rid=cut.container_rid)
+        changes = LateChanges(len(cut.rows), partial(_changes_of, named, cut.rows))
+        return DecodedPage(changes=changes, container_rid=cut.container_rid)
 
     def cut(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> CutPage:
         """Read the same into columns, without an object for each change.
 
         Columns have no place for what cannot be read: raise ``RangeRefused`` for it.
         """
+        cut = self._columns(body)
+        if cut is not None:
+            return cut
         with _what_it_is(range_id):
-            cut = self._columns(body)
-            if cut is not None:
-                return cut
             page = self._one_by_one(range_id, body, end)
-            for change in page.changes:
-                if change.unreadable is not None:
-                    raise RangeRefused(range_id, unreadable_text(change))
-            return CutPage(rows=Rows.of(page.changes), container_rid=page.container_rid)
+        for change in page.changes:
+            if change.unreadable is not None:
+                raise RangeRefused(range_id, unreadable_text(change))
+        return CutPage(rows=Rows.of(page.changes), container_rid=page.container_rid)
 
     def head(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> Head:
         """Return where a page begins. Raise ``RangeRefused`` where it is no change feed."""
@@ -245,7 +245,7 @@ class Changes:
             raws = self._raws.decode(body)
             rows = self._rows(raws.documents, items)
             return CutPage(rows=rows, container_rid=raws.container_rid)
-        except (*_ODD, KeyError):  # of an operation that is not known
+        except (*_ODD, KeyError, RecursionError):  # the key is an operation that is not known
             return None
 
     def _read(self, raw: msgspec.Raw) -> Any:

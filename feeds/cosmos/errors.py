@@ -106,30 +106,37 @@ class Translator:
         """Turn what the client raises into our errors."""
         try:
             yield
-        except CosmosHttpResponseError as error:
-            raise self.error(where, problem_in(error)) from error
-        except ClientAuthenticationError as error:
-            text = (
+        except Exception as error:
+            if (ours := self.ours(where, error)) is not None:
+                raise ours from error
+            raise
+
+    def ours(self, where: str, error: Exception) -> Exception | None:
+        """Return what an error of the client means; ``None`` for one of somebody else."""
+        if isinstance(error, CosmosHttpResponseError):
+            return self.error(where, problem_in(error))
+        if isinstance(error, ClientAuthenticationError):
+            return self._refused(
                 f"{where}: no Azure identity was accepted ({one_line(str(error))}). Sign in "
                 "(az login), or give this machine a managed identity; or set "
                 "CHANGEFEED_COSMOS__KEY"
             )
-            raise self._refused(text) from error
-        except AddressWrong as error:
-            raise self.refused(str(error)) from error
-        except (AzureError, OSError) as error:
-            certificate = certificate_failure(error)
-            if certificate is not None:
-                text = f"{where}: {certificate}; {SYSTEM_ADVICE}"
-                raise self._refused(text) from error
-            text = f"{where}: no answer ({one_line(str(error))})"
-            raise self.unavailable(text, None) from error
-        except RecursionError as error:
-            # The client follows a split again and again, without a pause, as long as it lasts.
-            text = f"{where} is being split or merged"
-            raise self.unavailable(text, None) from error
-        except _UNREADABLE as error:
-            raise self.unavailable(no_account(where, repr(error)), None) from error
+        if isinstance(error, AddressWrong):
+            return self.refused(str(error))
+        of_connection = isinstance(error, AzureError | OSError)
+        if of_connection and (certificate := certificate_failure(error)) is not None:
+            return self._refused(f"{where}: {certificate}; {SYSTEM_ADVICE}")
+        silence = _silence(where, error)
+        return None if silence is None else self.unavailable(silence, None)
+
+
+def _silence(where: str, error: Exception) -> str | None:
+    if isinstance(error, AzureError | OSError):
+        return f"{where}: no answer ({one_line(str(error))})"
+    if isinstance(error, RecursionError):
+        # The client follows a split again and again, without a pause, as long as it lasts.
+        return f"{where} is being split or merged"
+    return no_account(where, repr(error)) if isinstance(error, _UNREADABLE) else None
 
 
 def no_account(where: str, found: str) -> str:

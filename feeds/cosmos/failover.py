@@ -14,17 +14,18 @@ locations. Where none of these answers, the client stays with the regions it kno
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from azure.core import MatchConditions
 from azure.core.exceptions import ServiceRequestError, ServiceResponseError
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+T = TypeVar("T")
 _SILENCE: Final = 2.0
 """Seconds without an answer that are one too many. No lease is lost in so short a time."""
 _FIRST_PAUSE: Final = 1.0
@@ -56,22 +57,21 @@ class Failover:
             looking.cancel()
             await asyncio.wait([looking])
 
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Send a request in this block.
+    async def ask(self, request: Awaitable[T]) -> T:
+        """Await the answer to a request.
 
         A region may be silent to one that its caller gives up, so that one is late, too.
         """
         late = asyncio.get_running_loop().call_later(_SILENCE, self._suspect)
         try:
-            yield
+            answer = await request
         except Exception as error:
             late.cancel()
             if is_unanswered(error):
                 self._suspect()
             raise
-        else:
-            late.cancel()
+        late.cancel()
+        return answer
 
     def _suspect(self) -> None:
         self.suspected_at = asyncio.get_running_loop().time()

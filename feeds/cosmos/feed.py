@@ -14,6 +14,7 @@ longer than any replica lags, it is refused.
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from changefeed.feeds.cosmos.address import Mode
@@ -61,6 +62,8 @@ _CLIENT_MODES: Final[dict[Mode, str]] = {
     "latest-version": "LatestVersion",
     "all-versions": "AllVersionsAndDeletes",
 }
+_STARTS: Final[Mapping[str, Mapping[str, str]]] = {"Beginning": {}, "Now": {POSITION: "*"}}
+"""What names the first page of a range in the header of a request, where anything does."""
 _AT_ONCE: Final = 16
 _MOVES: Final = 3  # how often in a row to follow a range that was moved meanwhile
 _REPLICA_LAG: Final = 60.0  # seconds for which a replica may be behind a position
@@ -236,6 +239,8 @@ class CosmosFeed(Feed):
 
         Return ``None`` where a position can no longer be asked for under this id.
         """
+        behind = None if after == BEGINNING and self._mode == "latest-version" else after
+        header = _STARTS.get(str(since)) if behind is None else {POSITION: str(behind)}
         for _ in range(_MOVES):
             place = await self._find(found)
             if not isinstance(place, Place):
@@ -244,9 +249,9 @@ class CosmosFeed(Feed):
                 place = self._topology.find(found)
             if not isinstance(place, Place):
                 return None
-            query = self._query(place.bounds, after, since)
+            query = partial(self._query, place.bounds, behind, since)
             try:
-                answer = await self._requests.changes(place, limit=limit, **query)
+                answer = await self._requests.changes(place, header, limit, query)
             except RangeMoved:
                 await self._look()
             except RequestRefused as refused:
@@ -258,16 +263,17 @@ class CosmosFeed(Feed):
                 return place, answer
         raise FeedUnavailable(f"range {found.id!r} keeps moving; ask again")
 
-    def _query(self, bounds: Bounds, after: Position | None, since: object) -> dict[str, Any]:
+    def _query(
+        self, bounds: Bounds, after: Position | None, since: object
+    ) -> Mapping[str, Any]:
         mode = _CLIENT_MODES[self._mode]
-        if after is None or (after == BEGINNING and self._mode == "latest-version"):
+        if after is None:
             feed_range = client_range(bounds.low, bounds.high)
-            first = {"Beginning": {}, "Now": {POSITION: "*"}}.get(str(since))
-            return {"feed_range": feed_range, "start_time": since, "mode": mode, "after": first}
+            return {"feed_range": feed_range, "start_time": since, "mode": mode}
         token = client_token(
             after, container_rid=self._rid, mode=mode, low=bounds.low, high=bounds.high
         )
-        return {"after": {POSITION: str(after)}, "continuation": token}
+        return {"continuation": token}
 
     async def _find(self, found: FeedRange) -> Place | tuple[FeedRange, ...]:
         try:

@@ -10,7 +10,7 @@ from changefeed.feeds.cosmos.client import client_of, require_async
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.items import CosmosItems
-from changefeed.feeds.cosmos.requests import Requests, answering
+from changefeed.feeds.cosmos.requests import OF_READERS, Requests, asked
 from changefeed.feeds.cosmos.snapshot import VersionsFeed
 from changefeed.feeds.cosmos.spending import NO_OPTIONS, Budgets, ClientOptions
 
@@ -56,14 +56,12 @@ async def _opened(
     options: ClientOptions,
     budgets: Budgets,
 ) -> AsyncIterator[Requests]:
-    async with answering(str(address)):
+    with OF_READERS.errors(str(address)):
         account = account_of(address, access)
     where = f"{account.endpoint}{address.database}/{address.container}"
     async with AsyncExitStack() as stack:
-        async with answering(where):
-            client = await stack.enter_async_context(
-                client_of(account, **options.client_arguments)
-            )
+        opening = stack.enter_async_context(client_of(account, **options.client_arguments))
+        client = await asked(where, opening)
         database = client.get_database_client(address.database)
         container = database.get_container_client(address.container)
         budget = options.budget(where, budgets)
@@ -77,7 +75,7 @@ async def feed_over(container: ContainerProxy, *, mode: Mode) -> AsyncIterator[C
 
     Otherwise as ``open_cosmos``.
     """
-    async with answering("the container of the feed"):
+    with OF_READERS.errors("the container of the feed"):
         where = require_async(container)
     async with Failover.opened(container) as failover:
         requests = Requests(container, failover, where=where)

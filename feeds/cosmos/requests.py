@@ -13,14 +13,12 @@ that nothing here needs.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from azure.cosmos.aio import ContainerProxy
-from azure.cosmos.exceptions import CosmosHttpResponseError
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 
 from changefeed.feeds.cosmos.answers import CONTINUATION, RECREATED, REPEATED, Answer
@@ -30,7 +28,6 @@ from changefeed.feeds.cosmos.errors import (
     ErrorAnswer,
     Translator,
     no_account,
-    problem_in,
     problem_of,
 )
 from changefeed.feeds.cosmos.failover import Failover
@@ -42,6 +39,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.runtime.errors import answered
 
+T = TypeVar("T")
 TIMEOUT = 30.0
 """Seconds for each request."""
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
@@ -108,8 +106,7 @@ class Requests:
 
     async def container(self) -> Mapping[str, Any]:
         """Read the properties of the container."""
-        async with self._bounded():
-            found: Mapping[str, Any] = await self._container.read()
+        found: Mapping[str, Any] = await self._ask(self._container.read())
         if not found.keys() >= _PROPERTIES:
             raise FeedUnavailable(no_account(self._where, "no properties"))
         return found
@@ -117,33 +114,23 @@ class Requests:
     async def changes(
         self,
         place: Place,
-        *,
+        after: Mapping[str, str] | None,
         limit: int,
-        after: Mapping[str, str] | None = None,
-        **query: Any,
+        query: Callable[[], Mapping[str, Any]],
     ) -> Answer:
-        """Ask for one page: 200 with changes, or 304. ``query`` goes to the client; it means
+        """Ask for one page: 200 with changes, or 304. ``query`` says what goes to the client:
         the page that ``RepeatedReads.ask`` finds by ``after``, where that is given.
         """
-        signed: list[SignedRequest] = []
-
-        def check(request: Any) -> None:
-            if request.http_request.headers.get(_RANGE_HEADER) != place.physical:
-                raise RangeMoved
-            signed[:] = [SignedRequest.by_client(request)]
-
-        async with self.spending.asking() as pay, self._bounded():
-            answer = None
-            if after is not None:
-                answer = await self._repeated.ask(place, after, limit)
-            if answer is None:
-                answer = await self._asked_by_client(
-                    **query, max_item_count=limit, raw_request_hook=check
-                )
-                if after is not None:
-                    self._repeated.keep(place, signed[0], answer)
-            pay(answer.headers)
-            return self._judged(answer)
+        reserved, answer = await self.spending.reserve(), None
+        if after is not None:
+            answer = await self._ask(self._repeated.ask(place, after, limit))
+        if answer is None:
+            request = self._by_client(place, query(), limit, keep=after is not None)
+            answer = await self._ask(request)
+        self.spending.charged(answer.headers, reserved)
+        if not self._checked(answer).etag:
+            raise FeedUnavailable(f"{self._where} answered without saying where it stands")
+        return answer
 
     async def found(self, at: Place | Key, after: str, *, limit: int, **query: Any) -> Answer:
         """Ask for one page of what a query finds at a place, or under a partition key.
@@ -162,44 +149,50 @@ class Requests:
             query["feed_range"] = client_range(at.bounds.low, at.bounds.high)
         else:
             query["partition_key"] = _for_client(at)
-        async with self.spending.asking() as pay, self._bounded():
-            pages = self._container.query_items(
-                **query,
-                max_item_count=limit,
-                raw_request_hook=check,
-                raw_response_hook=_take,
-            ).by_page(after or None)
-            with _query_errors(self._where):
-                answer = await self._taken(pages)
-            pay(answer.headers)
-            return self._checked(answer)
+        reserved = await self.spending.reserve()
+        request = self._queried(after, **query, max_item_count=limit, raw_request_hook=check)
+        answer = await self._ask(request, _OF_QUERIES)
+        self.spending.charged(answer.headers, reserved)
+        return self._checked(answer)
 
     async def plan(self, query: str) -> Answer:
         """Ask how a query is to be put to several ranges: a query to all, made into that."""
-        async with self._bounded():
-            pages = self._container.query_items(
-                query, raw_request_hook=_ask_for_plan, raw_response_hook=_take
-            ).by_page()
-            with _query_errors(self._where):
-                return self._checked(await self._taken(pages))
+        request = self._queried(query=query, raw_request_hook=_ask_for_plan)
+        return self._checked(await self._ask(request, _OF_QUERIES))
 
     async def hash_of(self, key: Key) -> str:
         """Return the hash of a partition key, as the bounds of ranges have it."""
         # Of whole numbers the client takes 32 bits in version 1.
         exact = [float(x) if type(x) is int else x for x in key]
-        async with self._bounded():
-            found = await self._container.feed_range_from_partition_key(_for_client(exact))
+        request = self._container.feed_range_from_partition_key(_for_client(exact))
+        found = await self._ask(request)
         return str(found["Range"]["min"])
 
-    async def _asked_by_client(self, **query: Any) -> Answer:
+    async def _by_client(
+        self, place: Place, query: Mapping[str, Any], limit: int, *, keep: bool
+    ) -> Answer:
+        signed: list[SignedRequest] = []
+
+        def check(request: Any) -> None:
+            if request.http_request.headers.get(_RANGE_HEADER) != place.physical:
+                raise RangeMoved
+            signed[:] = [SignedRequest.by_client(request)]
+
         pages = self._container.query_items_change_feed(
-            **query, raw_response_hook=_take
+            **query, max_item_count=limit, raw_request_hook=check, raw_response_hook=_take
         ).by_page()
         try:
-            return await self._taken(pages)
+            answer = await self._taken(pages)
         except ValueError as error:
             # what the client says before it asks: the token is of another container
             raise FeedRefused(is_recreated(self._where)) from error
+        if keep:
+            self._repeated.keep(place, signed[0], answer)
+        return answer
+
+    async def _queried(self, after: str = "", **query: Any) -> Answer:
+        pages = self._container.query_items(**query, raw_response_hook=_take)
+        return await self._taken(pages.by_page(after or None))
 
     async def _taken(self, pages: AsyncIterator[Any]) -> Answer:
         try:
@@ -215,7 +208,10 @@ class Requests:
         The client keeps one list for the whole process and gives away neither ids nor
         ancestors; but it shows the raw answers from which it makes the list.
         """
-        async with self._bounded(), self._listing:
+        return await self._ask(self._listed(rid))
+
+    async def _listed(self, rid: str) -> Topology:
+        async with self._listing:
             for _ in range(_TRIES):
                 bodies: list[bytes] = []
 
@@ -247,16 +243,8 @@ class Requests:
             )
         return topology
 
-    @asynccontextmanager
-    async def _bounded(self) -> AsyncIterator[None]:
-        async with answering(self._where):
-            with self._failover.asking():
-                yield
-
-    def _judged(self, answer: Answer) -> Answer:
-        if not self._checked(answer).etag:
-            raise FeedUnavailable(f"{self._where} answered without saying where it stands")
-        return answer
+    def _ask(self, request: Awaitable[T], translator: Translator | None = None) -> Awaitable[T]:
+        return asked(self._where, self._failover.ask(request), translator)
 
     def _checked(self, answer: Answer) -> Answer:
         if answer.status == GONE and answer.substatus != _SPLITTING:
@@ -271,27 +259,17 @@ class Requests:
             raise FeedRefused(is_recreated(self._where))
 
 
-@asynccontextmanager
-async def answering(where: str) -> AsyncIterator[None]:
-    """Bound what is done with the client, and say what its errors mean to a reader."""
+async def asked(where: str, call: Awaitable[T], translator: Translator | None = None) -> T:
+    """Await what is asked of the client, in time; say what its errors mean to a reader."""
     try:
-        async with asyncio.timeout(TIMEOUT):
-            with _TRANSLATOR.errors(where):
-                yield
-    except TimeoutError as error:
-        raise FeedUnavailable(f"{where} did not answer within {TIMEOUT:g} s") from error
-
-
-@contextmanager
-def _query_errors(where: str) -> Iterator[None]:
-    """Say that a query cannot be answered, whoever asks it again."""
-    try:
-        yield
-    except CosmosHttpResponseError as error:
-        problem = problem_in(error)
-        if problem.status != BAD_REQUEST or problem.substatus == RECREATED:
-            raise
-        raise FeedRefused(f"{where} does not take the query: {problem.message}") from error
+        async with asyncio.timeout(TIMEOUT) as bound:
+            return await call
+    except Exception as error:
+        if isinstance(error, TimeoutError) and bound.expired():
+            raise FeedUnavailable(f"{where} did not answer within {TIMEOUT:g} s") from error
+        if (ours := (translator or OF_READERS).ours(where, error)) is not None:
+            raise ours from error
+        raise
 
 
 _ADVICE: Final[Mapping[int, str]] = {
@@ -317,7 +295,19 @@ class _OfReaders(Translator):
         return answered(RequestRefused(text))
 
 
-_TRANSLATOR = _OfReaders(unavailable=FeedUnavailable, refused=FeedRefused, advice=_ADVICE)
+class _OfQueries(_OfReaders):
+    """Says as well that a query cannot be answered, whoever asks it again."""
+
+    def error(self, where: str, problem: ErrorAnswer) -> Exception:
+        if problem.status != BAD_REQUEST or problem.substatus == RECREATED:
+            return super().error(where, problem)
+        return FeedRefused(f"{where} does not take the query: {problem.message}")
+
+
+OF_READERS: Final = _OfReaders(unavailable=FeedUnavailable, refused=FeedRefused, advice=_ADVICE)
+_OF_QUERIES: Final = _OfQueries(
+    unavailable=FeedUnavailable, refused=FeedRefused, advice=_ADVICE
+)
 
 
 def is_recreated(where: str) -> str:
@@ -356,7 +346,7 @@ def _error_in(where: str, answer: Answer) -> Exception:
         message = str(msgspec.json.decode(answer.body)["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
         message = ""
-    return _TRANSLATOR.error(where, problem_of(answer.status, answer.headers, message))
+    return OF_READERS.error(where, problem_of(answer.status, answer.headers, message))
 
 
 class _Range(msgspec.Struct, frozen=True, rename="camel"):

@@ -7,10 +7,9 @@ more than its share but for what was under way.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -131,16 +130,15 @@ class Spending:
         """Request units, since the feed was opened."""
         self._budget = budget
 
-    @asynccontextmanager
-    async def asking(self) -> AsyncIterator[Callable[[Mapping[str, str]], None]]:
-        """Send a request when it is time to; what is yielded takes the headers of its answer.
+    async def reserve(self) -> float:
+        """Wait until it is time for a request, and return what ``charged`` wants to know.
 
         Raise ``FeedUnavailable`` as ``Budget.reserve``.
         """
-        reserved = 0.0 if self._budget is None else await self._budget.reserve()
-        yield partial(self._charged, reserved)
+        return 0.0 if self._budget is None else await self._budget.reserve()
 
-    def _charged(self, reserved: float, headers: Mapping[str, str]) -> None:
+    def charged(self, headers: Mapping[str, str], reserved: float) -> None:
+        """Pay for a request what the headers of its answer say."""
         units = float(headers.get(_CHARGE) or 0)
         self.spent += units
         if self._budget is not None:

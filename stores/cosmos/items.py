@@ -204,8 +204,7 @@ class Items:
         the client know the new one from the next call on.
         """
         try:
-            with self._failover.asking():
-                return await call()
+            return await self._failover.ask(call())
         except CosmosHttpResponseError as error:
             if (error.status_code, error.sub_status) in _ANOTHER_CONTAINER:
                 with suppress(CosmosHttpResponseError):  # it is not made again yet

@@ -72,9 +72,9 @@ def a_question_may_go_to_another_range_than_was_meant(m: Patch) -> None:
 
     old = Requests.changes
 
-    async def changes(self: Requests, place: Place, **page: Any) -> Answer:
+    async def changes(self: Requests, place: Place, *page: Any) -> Answer:
         return await old(
-            self, replace(place, physical=RangeId(AnyRange(place.physical))), **page
+            self, replace(place, physical=RangeId(AnyRange(place.physical))), *page
         )
 
     m.patch(Requests, "changes", changes)

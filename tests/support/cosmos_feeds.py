@@ -41,7 +41,9 @@ class CosmosWorld:
 
     def feed(self, mode: Mode = "latest-version") -> Any:
         """Open a feed of the container, one that remembers nothing yet."""
-        return open_cosmos(dataclasses.replace(self.address, mode=mode), CosmosAccess())
+        return open_cosmos(
+            dataclasses.replace(self.address, options={"mode": mode}), CosmosAccess()
+        )
 
     async def create(self, *, ranges: int = 1) -> None:
         body = {"id": "c", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}}

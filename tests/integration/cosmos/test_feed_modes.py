@@ -11,11 +11,10 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import lag_of
-from changefeed.feeds.cosmos import requests
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.opening import open_cosmos
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 from changefeed.pipeline.source.addresses import identity_at
 from cosmos_emulator import DEVELOPMENT_KEY
@@ -51,16 +50,6 @@ async def test_an_address_that_leads_nowhere_is_refused_with_advice(
     address = world.url.replace("http://", "cosmos+http://") + place
     with pytest.raises(FeedRefused, match=advice):
         async with open_feed(address):
-            pass
-
-
-async def test_a_server_that_is_not_there_may_be_asked_again_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(requests, "TIMEOUT", 1.0)
-    address = CosmosAddress(endpoint="http://127.0.0.1:9/", database="d", container="c")
-    with pytest.raises(FeedUnavailable, match=r"127\.0\.0\.1:9/d/c"):
-        async with open_cosmos(address, CosmosAccess()):
             pass
 
 

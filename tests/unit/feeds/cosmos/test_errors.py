@@ -1,12 +1,16 @@
 """What answers of Cosmos DB mean: to be waited for, or for a person to change."""
 
 import errno
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
-from changefeed.feeds.cosmos.errors import ErrorAnswer, Translator, problem_of
-from changefeed.feeds.cosmos.requests import answering
+from changefeed.feeds.cosmos.errors import ErrorAnswer, Translator
+from changefeed.feeds.cosmos.failover import Failover
+from changefeed.feeds.cosmos.requests import OF_READERS, Requests
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.cosmos.errors import translate_errors
@@ -40,33 +44,32 @@ def test_what_may_pass_is_told_from_what_a_person_has_to_change(
     assert type(TRANSLATOR.error("here", problem)) is kind
 
 
-def test_a_throttled_request_says_when_to_ask_again() -> None:
-    error = TRANSLATOR.error("here", problem_of(429, {"x-ms-retry-after-ms": "40"}, ""))
-    assert isinstance(error, FeedUnavailable)
-    assert error.retry_after == 0.04
-
-
-def test_a_refusal_carries_the_advice_of_its_status() -> None:
-    refused = str(TRANSLATOR.error("here", ErrorAnswer(status=404, message="gone")))
-    assert refused == "here: 404 gone; create it"
-
-
 NO_HANDLES = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many")]
 UNANSWERED = [*NO_HANDLES, ServiceRequestError("Too many open files"), RecursionError("again")]
 
 
 @pytest.mark.parametrize("error", UNANSWERED, ids=repr)
 async def test_no_answer_and_no_file_handles_are_waited_for(error: Exception) -> None:
-    with pytest.raises(FeedUnavailable):
-        async with answering("here"):
-            raise error
+    with pytest.raises(FeedUnavailable), OF_READERS.errors("here"):
+        raise error
     with pytest.raises(StoreUnavailable), translate_errors("here"):
         raise error
 
 
 async def test_an_identity_that_is_not_accepted_is_refused_with_advice() -> None:
-    with pytest.raises(FeedRefused, match="az login"):
-        async with answering("here"):
-            raise ClientAuthenticationError("none")
+    with pytest.raises(FeedRefused, match="az login"), OF_READERS.errors("here"):
+        raise ClientAuthenticationError("none")
     with pytest.raises(StoreRefused, match="az login"), translate_errors("here"):
         raise ClientAuthenticationError("none")
+
+
+async def test_a_list_of_ranges_that_is_none_is_no_answer_of_an_account() -> None:
+    async def listed(*, raw_response_hook: Any, **_: object) -> AsyncIterator[None]:
+        page = SimpleNamespace(status_code=200, headers={}, body=lambda: b"<html>")
+        raw_response_hook(SimpleNamespace(http_response=page))
+        yield
+
+    container: Any = SimpleNamespace(read_feed_ranges=listed)
+    requests = Requests(container, Failover(container), where="here")
+    with pytest.raises(FeedUnavailable, match="here: the server is not a Cosmos DB account"):
+        await requests.topology("rid")

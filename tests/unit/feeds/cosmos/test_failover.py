@@ -33,14 +33,18 @@ class Container:
         raise ServiceResponseError("silent")
 
 
+async def fails(error: Exception, seconds: float = 0.0) -> None:
+    await asyncio.sleep(seconds)
+    raise error
+
+
 async def looks(container: Container, *errors: Exception, seconds: float = 0.0) -> int:
     """Send a request for each error, of so many seconds. Return how often it looked."""
     before = len(container.told)
     async with Failover.opened(cast("Any", container)) as failover:
         for error in errors:
-            with suppress(Exception), failover.asking():
-                await asyncio.sleep(seconds)
-                raise error
+            with suppress(Exception):
+                await failover.ask(fails(error, seconds))
         await asyncio.sleep(5)
     assert len(container.told) == len(container.tried)
     return len(container.told) - before
@@ -72,8 +76,7 @@ async def test_a_slow_answer_is_a_reason_also_where_its_caller_does_not_wait() -
     async with Failover.opened(cast("Any", container)) as failover:
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
-                with failover.asking():
-                    await asyncio.Event().wait()
+                await failover.ask(asyncio.Event().wait())
         assert failover.suspected_at < 0
         await asyncio.sleep(2)
         assert len(container.told) == 1
@@ -85,14 +88,14 @@ async def test_it_looks_again_as_long_as_requests_fail_and_less_and_less_often()
     async with Failover.opened(cast("Any", container)) as failover:
         for _ in range(600):
             await asyncio.sleep(0.1)
-            with suppress(ServiceRequestError), failover.asking():
-                raise ServiceRequestError("refused")
+            with suppress(ServiceRequestError):
+                await failover.ask(fails(ServiceRequestError("refused")))
         between = [y - x for x, y in zip(container.told, container.told[1:], strict=False)]
         assert [round(x) for x in between] == [1, 2, 4, 8, 10, 10, 10, 10]
         await asyncio.sleep(30)
         count = len(container.told)
-        with suppress(ServiceRequestError), failover.asking():
-            raise ServiceRequestError("refused")
+        with suppress(ServiceRequestError):
+            await failover.ask(fails(ServiceRequestError("refused")))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert len(container.told) == count + 1  # at once

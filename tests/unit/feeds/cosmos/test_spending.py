@@ -29,11 +29,11 @@ def test_no_stretch_of_time_costs_more_than_its_share(
         clock = asyncio.get_running_loop().time
         while clock() < 300:
             try:
-                async with spending.asking() as pay:
-                    begun, charge = clock(), random.uniform(1, largest)
-                    await asyncio.sleep(random.uniform(0, 0.2))
-                    pay({CHARGE: f"{charge:g}"})
-                    asked.append((begun, charge))
+                reserved = await spending.reserve()
+                begun, charge = clock(), random.uniform(1, largest)
+                await asyncio.sleep(random.uniform(0, 0.2))
+                spending.charged({CHARGE: f"{charge:g}"}, reserved)
+                asked.append((begun, charge))
             except FeedUnavailable as later:
                 await asyncio.sleep(later.retry_after or 0)
 
@@ -59,8 +59,7 @@ def test_without_a_bound_nothing_waits_and_all_is_counted() -> None:
 
     async def read() -> float:
         for _ in range(100):
-            async with spending.asking() as pay:
-                pay({CHARGE: "50"})
+            spending.charged({CHARGE: "50"}, await spending.reserve())
         return asyncio.get_running_loop().time()
 
     assert run_in_virtual_time(read()) == pytest.approx(0, abs=1e-6)
@@ -71,11 +70,9 @@ def test_a_long_wait_is_told_instead_of_waited_for() -> None:
     spending = Spending(Budget(1))
 
     async def read() -> None:
-        async with spending.asking() as pay:
-            pay({CHARGE: "100"})
+        spending.charged({CHARGE: "100"}, await spending.reserve())
         with pytest.raises(FeedUnavailable, match="max_ru=1") as told:
-            async with spending.asking():
-                pass
+            await spending.reserve()
         assert told.value.retry_after == pytest.approx(100)
 
     run_in_virtual_time(read())
