@@ -38,8 +38,8 @@ from changefeed.log.protocol.messages import (
     AppendRequest,
     Reason,
 )
-from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace, no_end
-from changefeed.log.stores.store import ObjectStore
+from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace
+from changefeed.log.stores.store import ObjectStore, create_once
 from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.errors import StoreError
 
@@ -105,9 +105,7 @@ class RowWriter:
 
     def open(self, collection: str, partitions: Iterable[RangeId]) -> None:
         """Take records for these partitions from now on; those it has stay as they are."""
-        for partition in partitions:
-            key = (collection, partition)
-            self._row.ends.setdefault(key, no_end(key))
+        self._row.open((collection, x) for x in partitions)
 
     def has(self, collection: str, partition: RangeId) -> bool:
         return (collection, partition) in self._row.ends
@@ -279,7 +277,7 @@ class RowWriter:
             accepted, written = self._accepted.get(key), self._row.producers.get(key)
             if accepted is None or (written is not None and accepted[:4] == written[:4]):
                 self._accepted.pop(key, None)
-                self._row.producers.pop(key, None)
+                self._row.forget(key)
                 del self._heard[key]
 
     async def _write_seal(self) -> None:
@@ -295,23 +293,20 @@ class RowWriter:
 
     async def _create(self, made: RowObject) -> bool:
         """Write an object until that is settled; return whether what is there is ours."""
-        key = self._row.key(made.number)
         delay = self._settings.retry_delay
         while not self.lost:
             try:
-                if await self._store.create(key, made.data):
+                is_ours = await create_once(self._store, made.key, made.data)
+                if is_ours is not None:
                     self.is_held_up = False
-                    return True
-                there = await self._store.get(key)
-                if there is not None:
-                    return there == made.data
+                    return is_ours
                 why = "the store says that it is there, and has none"
             except StoreError as error:
                 why = str(error)
             self.is_held_up = True
             _log.warning(
                 "broker.failed",
-                extra={"operation": "write an object", "key": key, "error": why},
+                extra={"operation": "write an object", "key": made.key, "error": why},
             )
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._settings.max_retry_delay)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from changefeed.log.catalog.catalog import Collection, decode_collection, encode_collection
 from changefeed.log.catalog.names import COLLECTIONS, check_name, collection_key
 from changefeed.log.errors import ClusterRefused, CollectionUnknown
-from changefeed.log.stores.store import MISSING, ObjectStore
+from changefeed.log.stores.store import MISSING, ObjectStore, holds
 from changefeed.runtime.errors import StoreError
 
 
@@ -44,7 +44,7 @@ class CollectionObjects:
             await self._store.create(key, data)
             there = await self.read(new.name)
         except StoreError:  # whether it was created is not known
-            if await self._store.get(key) != data:
+            if not await holds(self._store, key, data):
                 raise
             there = await self.read(new.name)
         if there.identity != new.identity:

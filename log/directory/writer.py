@@ -38,6 +38,7 @@ from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.file_rows import RowWritten
 from changefeed.log.stores.local_store import LocalStore
+from changefeed.log.stores.store import create_once, holds
 
 _IN_PLACE: Final = 32
 """So many records are encoded here, as a thread would take longer to begin."""
@@ -349,31 +350,26 @@ class EventLogWriter:
 
     async def _create(self, frame: RowObject) -> None:
         self._unsettled = frame
-        if await self._store.create(self._row.key(frame.number), frame.data):
-            self._take(frame)
-        else:
-            await self._settle(must_be=True)
+        is_ours = await create_once(self._store, frame.key, frame.data)
+        self._conclude(frame, is_ours=bool(is_ours))  # what another has deleted was another's
 
-    async def _settle(self, *, must_be: bool = False) -> None:
+    async def _settle(self) -> None:
         """Find out whether the frame that was written last is there, if that is not known."""
         frame = self._unsettled
-        if frame is None:
-            return
-        with answers_of_feeds():
-            there = await self._store.get(self._row.key(frame.number))
-        if there is None and not must_be:
-            self._unsettled = None
-        elif there == frame.data:
-            self._take(frame)
-        else:
+        if frame is not None:
+            with answers_of_feeds():
+                self._conclude(frame, is_ours=await holds(self._store, frame.key, frame.data))
+
+    def _conclude(self, frame: RowObject, *, is_ours: bool | None) -> None:
+        """Go on behind a frame, or in its place where there is none (``None``)."""
+        if is_ours is False:
             raise FeedRefused(
                 f"another process has ended the row of the event log at {self._home}: brokers "
                 f"have taken it over, or its files were replaced. Open it again"
             )
-
-    def _take(self, frame: RowObject) -> None:
         self._unsettled = None
-        self._row.add(frame)
+        if is_ours:
+            self._row.add(frame)
 
 
 def _result(places: Mapping[Key, range], firsts: Mapping[Key, int]) -> AppendResult:

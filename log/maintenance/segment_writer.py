@@ -15,7 +15,7 @@ from changefeed.log.format.pack import Records
 from changefeed.log.format.parquet import segments_module
 from changefeed.log.format.runs import as_one
 from changefeed.log.format.segment_file import RowGroup, Segment, Slice
-from changefeed.log.stores.store import ObjectStore
+from changefeed.log.stores.store import ObjectStore, create_once
 
 _GROUP_BYTES: Final = 8 * 1024 * 1024
 _GROUP_RECORDS: Final = 64 * 1024
@@ -46,7 +46,7 @@ class SegmentWriter:
                 f"the row from a copy of the store"
             ) from error
         key = segment.key
-        if not await self._store.create(key, data) and await self._store.get(key) != data:
+        if not await create_once(self._store, key, data):
             raise Damaged(f"{key} is not what its name says: delete it")
         return segment
 

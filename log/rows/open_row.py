@@ -2,7 +2,7 @@
 
 ``make`` gives an object, and ``add`` lets the next one follow on it. An object that was made
 and not added has left nothing behind, but for the time: a writer that learns later what
-became of an object adds it then, or makes the next one in its place.
+became of an object (``stores.store.holds``) adds it then, or makes the next one in its place.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,11 +38,12 @@ class WriterPlace(NamedTuple):
 
 
 class RowObject(NamedTuple):
-    """What is to be written at a number of a row, and what it changes.
+    """What is to be written at a number of a row, under a key, and what it changes.
 
     ``firsts`` are the sequences at which the records of partitions begin.
     """
 
+    key: str
     number: int
     data: bytes
     firsts: Mapping[Key, int]
@@ -51,7 +52,9 @@ class RowObject(NamedTuple):
 
 
 class OpenRow:
-    """``next`` is the number of the next object, ``ends`` those of the objects added."""
+    """``next`` is the number of the next object. ``ends`` and ``producers`` are how far those
+    of the row have come with the objects added: what the tables say.
+    """
 
     def __init__(
         self,
@@ -65,16 +68,29 @@ class OpenRow:
         assert last >= 0, f"{place} ends at object {last}"
         self.place = place
         self.next = last + 1
-        self.ends: dict[Key, PartitionEnd] = dict(ends or {})
-        self.producers: dict[ProducerKey, ProducerState] = {}
+        self._ends: dict[Key, PartitionEnd] = dict(ends or {})
+        self._producers: dict[ProducerKey, ProducerState] = {}
         self._wall_us = wall_us
         self._written_us = max(
-            [place.began_us, written_us, *(x.written_us for x in self.ends.values())]
+            [place.began_us, written_us, *(x.written_us for x in self._ends.values())]
         )
 
-    def key(self, number: int) -> str:
-        """Return the name under which a store has an object."""
-        return flush_key(self.place.era, self.place.broker, number)
+    @property
+    def ends(self) -> Ends:
+        return self._ends
+
+    @property
+    def producers(self) -> Mapping[ProducerKey, ProducerState]:
+        return self._producers
+
+    def open(self, keys: Iterable[Key]) -> None:
+        """Let partitions be in the tables from now on, also without records."""
+        for key in keys:
+            self._ends.setdefault(key, no_end(key))
+
+    def forget(self, producer: ProducerKey) -> None:
+        """Leave a producer out of the tables from now on."""
+        self._producers.pop(producer, None)
 
     def now_us(self) -> int:
         """Return the wall-clock time; in a row it never goes back, nor before its era.
@@ -95,13 +111,13 @@ class OpenRow:
         assert not (seal and columns), f"a seal of {self.place} with records"
         now_us, requests = self.now_us(), tuple(requests)
         records = [
-            records_behind(self.ends.get(key) or no_end(key), found)
+            records_behind(self._ends.get(key) or no_end(key), found)
             for key, found in sorted(columns.items())
         ]
         producers: dict[ProducerKey, ProducerState] = {}
         for x in requests:
             producer = (x.collection, x.producer)
-            before = producers.get(producer) or self.producers.get(producer)
+            before = producers.get(producer) or self._producers.get(producer)
             producers[producer] = state_after(before, x, now_us)
         has_ends = seal or has_table(self.next)
         header = FlushHeader(
@@ -112,11 +128,12 @@ class OpenRow:
             number=self.next,
             written_us=now_us,
             seal=seal,
-            table=tuple(self.ends.values()) if has_ends else None,
-            producers=tuple(self.producers.values()) if has_ends else (),
+            table=tuple(self._ends.values()) if has_ends else None,
+            producers=tuple(self._producers.values()) if has_ends else (),
             requests=requests,
         )
         return RowObject(
+            flush_key(self.place.era, self.place.broker, self.next),
             self.next,
             encode_flush(header, records),
             {x.key: x.first for x in records},
@@ -131,8 +148,8 @@ class OpenRow:
             f"object {made.number} of {self.place} has partitions without records"
         )
         self.next += 1
-        self.ends.update(made.ends)
-        self.producers.update(made.producers)
+        self._ends.update(made.ends)
+        self._producers.update(made.producers)
 
 
 def no_end(key: Key) -> PartitionEnd:

@@ -93,3 +93,20 @@ class ObjectStore(Protocol):
     async def delete(self, keys: Sequence[str]) -> None:
         """Delete objects; what is not there is none that failed."""
         ...
+
+
+async def holds(store: ObjectStore, key: str, data: bytes) -> bool | None:
+    """Whether the object of a name is this one; ``None`` if there is none.
+
+    So the answer to a ``create`` that was lost is found out. Nobody else writes these bytes.
+    """
+    there = await store.get(key)
+    return None if there is None else there == data
+
+
+async def create_once(store: ObjectStore, key: str, data: bytes) -> bool | None:
+    """Create an object, which an earlier call may have done; return what ``holds`` does.
+
+    ``None``: the store says that there is one, and has none.
+    """
+    return True if await store.create(key, data) else await holds(store, key, data)

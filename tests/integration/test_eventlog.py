@@ -20,6 +20,7 @@ from changefeed.log.directory.feed import EventLog
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.records import Record
 from changefeed.log.stores.local_store import LocalStore
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.feed_harness import everything
 from tests.support.damaged_logs import everyone_is_refused
 from tests.support.disks import small_disk_at
@@ -162,6 +163,28 @@ async def test_after_a_sync_that_failed_the_log_goes_on_and_the_next_writer_begi
         assert [int(x.body) for x in await whole(log, name)] == list(range(30, 40))
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_a_frame_whose_answer_was_lost_is_looked_for_before_the_next_is_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, is_ours: bool
+) -> None:
+    create = LocalStore.create
+
+    async def unanswered(store: LocalStore, key: str, data: bytes) -> bool:
+        await create(store, key, data if is_ours else b"another's")
+        raise StoreUnavailable("the answer was lost")
+
+    async with EventLogWriter.open(path, keeps_up=False) as writer:
+        monkeypatch.setattr(LocalStore, "create", unanswered)
+        with pytest.raises(FeedUnavailable):
+            await writer.append(numbered(1))
+        monkeypatch.undo()
+        if is_ours:
+            assert (await writer.append(numbered(1))).sequences == {WHOLE: range(2, 3)}
+            return
+        with pytest.raises(FeedRefused, match="another process has ended"):
+            await writer.append(numbered(1))
+
+
 async def test_a_batch_with_one_record_that_cannot_be_stored_is_refused_whole(
     path: Path,
 ) -> None:
@@ -232,9 +255,10 @@ async def test_brokers_that_have_taken_a_log_over_are_named_to_who_would_write(
 ) -> None:
     async with EventLogWriter.open(path) as writer:
         await writer.append(numbered(10))
-    async with open_core(LocalStore(path), "broker-1"):
+    async with open_core(LocalStore(path), "broker-1") as core:
         with pytest.raises(FeedRefused, match=r"brokers (write|have taken)"):
             await _open_again_and_again(path)
+        await core.wait_until_writing()
     async with EventLog.open(path) as log:
         assert len(await everything(log, FeedRange(id=WHOLE))) == 10
         assert [x.id for x in await log.ranges()] == [WHOLE, "e2.p01.v00-ff"]

@@ -14,12 +14,9 @@ from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.metered_store import MeteredStore
 from changefeed.log.brokers.metrics import BrokerMetrics, CoreGauges, ReadLag
 from changefeed.log.brokers.operations import create_collection, split
-from changefeed.log.brokers.row_writer import RowWriter
 from changefeed.log.brokers.run import problems_of
 from changefeed.log.brokers.run_core import open_core
-from changefeed.log.core_settings import CoreSettings
 from changefeed.log.protocol.messages import AppendRequest
-from changefeed.log.rows.open_row import WriterPlace
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import QUICK, batch, in_era, request
@@ -77,21 +74,6 @@ async def test_producers_that_sent_something_are_counted_once() -> None:
         await found.append(request(batch(P1, "b"), producer="q"))
         await found.append(request(batch(P1, "c"), number=2))
         assert found.points()["changefeed.broker.producers"][0].value == 2
-
-
-async def test_a_producer_that_is_silent_for_too_long_is_counted_no_more() -> None:
-    settings = CoreSettings(producer_memory=50.0)
-    place = WriterPlace(cluster="c", era=1, broker="b", incarnation="i")
-    writer = RowWriter(MemoryStore(), place, settings, lambda *_: None)
-    writer.open("orders", [P1])
-    running = asyncio.create_task(writer.run())
-    await writer.append("orders", request(batch(P1, "a")))
-    for n in range(1, 130):  # a table comes each 64 objects
-        await writer.append("orders", request(batch(P1, "b"), producer="q", number=n))
-        await asyncio.sleep(1)
-    assert writer.producers == 1
-    await writer.seal()
-    await running
 
 
 async def test_readers_lag_is_the_largest_of_a_collection_until_it_is_old() -> None:

@@ -81,6 +81,18 @@ def test_what_is_added_is_a_row_and_what_is_not_leaves_nothing(
         assert row.producers == producers_after(headers)
 
 
+def test_a_table_has_what_is_open_and_no_producer_that_was_forgotten() -> None:
+    row = OpenRow(PLACE, lambda: 1000)
+    row.open([KEYS[0]])
+    request = StoredRequest("orders", "p", 0, 1, 0)
+    row.add(row.make(columns_of((2, 0), 7), [request]))
+    row.open(KEYS)  # of the first there are records by now
+    row.forget(("orders", "p"))
+    seal = decode_header(row.make({}, seal=True).data, "c", Place(3, "b", 2))
+    assert [(x.key, x.last) for x in seal.table or ()] == [(KEYS[0], 2), (KEYS[1], 0)]
+    assert seal.producers == ()
+
+
 @given(found=st.lists(writes, min_size=1, max_size=20), newest_is_there=st.booleans())
 def test_a_row_that_is_taken_over_goes_on_where_it_ended(
     found: list[_Write],

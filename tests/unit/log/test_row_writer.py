@@ -202,6 +202,7 @@ async def silent_then_again(settings: CoreSettings, wall_us: Callable[[], int]) 
     for n in range(1, 66):
         await asyncio.sleep(1)
         await sent(row, "b", n)
+    assert row.producers == 2 - (settings is not SETTINGS)  # one is counted no more
     answer = await row.append("orders", first)
     running.cancel()
     await asyncio.wait([running])
