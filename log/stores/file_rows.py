@@ -51,7 +51,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from changefeed.runtime.private_file import PRIVATE_FILE
 
@@ -62,6 +62,7 @@ _MAGIC: Final = b"CFR\n"
 _NUMBER: Final = struct.Struct("<QQ")
 _LOCK_TRIES: Final = 20
 _LOCK_PAUSE: Final = 0.005
+_LOOKED_THROUGH: Final = 1024 * 1024
 
 
 class RowWritten(Exception):
@@ -252,20 +253,14 @@ def last_whole(folder: Path) -> int:
     return last
 
 
-def _last_in(descriptor: int, number: int, durable: int) -> int:
+def _last_in(descriptor: int, first: int, durable: int) -> int:
     """Return the last frame of a file that is durable, or whole with all before it."""
-    offset, last = 0, durable
-    while True:
-        head = head_at(partial(os.pread, descriptor), offset, number)
-        if head is None:
-            return last
-        size, _, check = head
-        if number > durable:
-            data = os.pread(descriptor, size, offset + HEAD.size)
-            if len(data) < size or zlib.crc32(data) != check:
-                return last
-            last = number
-        number, offset = number + 1, offset + HEAD.size + size
+    read, last = partial(os.pread, descriptor), durable
+    for frame in frames_in(read, first):
+        if frame.number > last + 1 or (frame.number > durable and not _is_whole(read, frame)):
+            break
+        last = max(last, frame.number)
+    return last
 
 
 def framed(number: int, data: bytes, now_us: int) -> bytes:
@@ -279,16 +274,63 @@ Read = Callable[[int, int], bytes]
 """Reads so many bytes of a file from an offset on."""
 
 
-def head_at(read: Read, offset: int, number: int) -> tuple[int, int, int] | None:
-    """Return the size, time and checksum of a frame; ``None`` where none of this number is."""
+class Frame(NamedTuple):
+    """An object in a file of frames: where it lies, and when it was written by the clock of
+    the kernel. ``check`` is its CRC-32.
+    """
+
+    number: int
+    begin: int
+    size: int
+    written_us: int
+    check: int
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.size
+
+
+def frames_in(read: Read, first: int) -> Iterator[Frame]:
+    """Yield the frames of a file that begins with a number, without those that are damaged."""
+    number, offset = first, 0
+    while (found := frame_at(read, offset, number)) is not None:
+        yield found
+        number, offset = found.number + 1, found.end
+
+
+def frame_at(read: Read, offset: int, number: int) -> Frame | None:
+    """Return the frame of this number that begins at an offset.
+
+    Where none does, its head is damaged, and so it is not known how far it goes: then return
+    the first whole one behind it, whose number is another. ``None`` where there is none.
+    """
+    found = _frame_at(read, offset)
+    if found is not None and found.number == number:
+        return found
+    while len(data := read(_LOOKED_THROUGH, offset)) >= HEAD.size:
+        at = data.find(_MAGIC)
+        while at >= 0:
+            found = _frame_at(read, offset + at)
+            if found is not None and found.number >= number and _is_whole(read, found):
+                return found
+            at = data.find(_MAGIC, at + 1)
+        offset += len(data) - len(_MAGIC) + 1
+    return None
+
+
+def _frame_at(read: Read, offset: int) -> Frame | None:
     head = read(HEAD.size, offset)
     if len(head) < HEAD.size:
         return None
-    magic, size, found, written_us, check, of_head = HEAD.unpack(head)
-    sound = zlib.crc32(head[:-4]) == of_head
-    if not sound or magic != _MAGIC or found != number:
+    magic, size, number, written_us, check, of_head = HEAD.unpack(head)
+    if magic != _MAGIC or zlib.crc32(head[:-4]) != of_head:
         return None
-    return size, written_us, check
+    return Frame(number, offset + HEAD.size, size, written_us, check)
+
+
+def _is_whole(read: Read, frame: Frame) -> bool:
+    data = read(frame.size, frame.begin)
+    return len(data) == frame.size and zlib.crc32(data) == frame.check
 
 
 def firsts_in(folder: Path) -> Sequence[int]:

@@ -13,16 +13,17 @@ from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from changefeed.log.stores.file_rows import (
     HEAD,
+    Frame,
     Read,
     delete,
     durable_in,
     end_of,
     firsts_in,
-    head_at,
+    frame_at,
     is_written,
     last_whole,
     log_path,
@@ -31,13 +32,6 @@ from changefeed.log.stores.file_rows import (
 
 _AHEAD_BYTES: Final = 64 * 1024
 _KNOWN_ROWS: Final = 1024
-
-
-class Frame(NamedTuple):
-    """An object in a frame: its bytes, and when it was written by the clock of the kernel."""
-
-    size: int
-    written_us: int
 
 
 class _KnownRow:
@@ -87,7 +81,7 @@ class _KnownRow:
             return None
         try:
             with self._looking, open_file(log_path(self.folder, first)) as descriptor:
-                return Frame(*self._found(partial(os.pread, descriptor), first, number)[1:])
+                return self._found(partial(os.pread, descriptor), first, number)
         except FileNotFoundError:
             self.firsts = ()
             self._offsets.pop(first, None)
@@ -121,15 +115,15 @@ class _KnownRow:
                 return None
         file = opened[first]
         read = file.read if start else file.read_ahead
-        offset, size, _ = self._found(read, first, number)
-        return read(max(min(end, size) - start, 0), offset + start)
+        frame = self._found(read, first, number)
+        return read(max(min(end, frame.size) - start, 0), frame.begin + start)
 
     def _file_with(self, number: int) -> int | None:
         place = bisect_right(self.firsts, number)
         return self.firsts[place - 1] if place else None
 
-    def _found(self, read: Read, first: int, number: int) -> tuple[int, int, int]:
-        """Return offset, size and time of a frame, from where those before it lie.
+    def _found(self, read: Read, first: int, number: int) -> Frame:
+        """Return a frame, from where those before it lie.
 
         It has no bytes where it cannot be found: no object is like that, so it is damaged.
         """
@@ -137,15 +131,18 @@ class _KnownRow:
         offsets = self._offsets.setdefault(first, array("Q", [0]))
         at = min(number - first, len(offsets) - 1)
         while True:
-            head = head_at(read, offsets[at], first + at)
-            if head is None:
-                return offsets[at], 0, 0
-            size, written_us, _ = head
-            if first + at == number:
-                return offsets[at] + HEAD.size, size, written_us
+            found = frame_at(read, offsets[at], first + at)
+            if found is None or found.number > number:
+                return Frame(number, offsets[at], 0, 0, 0)
+            at = found.number - first
+            while at >= len(offsets):  # from here on those between are looked for again
+                offsets.append(offsets[-1])
+            offsets[at] = found.begin - HEAD.size
+            if found.number == number:
+                return found
             at += 1
             if at == len(offsets):
-                offsets.append(offsets[at - 1] + HEAD.size + size)
+                offsets.append(found.end)
 
 
 class _OpenFile:

@@ -19,7 +19,7 @@ from changefeed.log.stores.file_rows import (
     durable_in,
     firsts_in,
     framed,
-    head_at,
+    frames_in,
     is_closed,
     last_whole,
     locked,
@@ -198,12 +198,14 @@ def _cut_behind(descriptor: int, first: int, synced: int, last: int) -> int:
     What is behind the frame ``synced`` is written again, as a sync may have lost it.
     """
     offset = begin = 0
-    for number in range(first, last + 1):
-        head = head_at(partial(os.pread, descriptor), offset, number)
-        if head is None:  # it is damaged, and was durable: those behind it cannot be found
-            raise OSError(errno.EIO, f"frame {number} is not what was written")
-        offset += HEAD.size + head[0]
-        begin = offset if number <= synced else begin
+    reached = first - 1
+    for frame in frames_in(partial(os.pread, descriptor), first):
+        if frame.number > last:
+            break
+        reached, offset = frame.number, frame.end
+        begin = offset if frame.number <= synced else begin
+    if reached < last:  # it is damaged, and was durable: nobody knows where it ends
+        raise OSError(errno.EIO, f"frame {last} is not what was written")
     write_all(descriptor, os.pread(descriptor, offset - begin, begin), begin)
     os.ftruncate(descriptor, offset)
     os.fdatasync(descriptor)

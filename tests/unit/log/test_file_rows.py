@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from changefeed.log.stores import file_rows, frame_reader, frame_writer
-from changefeed.log.stores.file_rows import RowWritten, close_frames
+from changefeed.log.stores.file_rows import RowWritten, close_frames, say_durable
 from changefeed.log.stores.frame_reader import FrameReader
 from changefeed.log.stores.frame_writer import FrameWriter, RowClosed
 from tests.support.simulated_disk import SimulatedDisk
@@ -265,11 +265,44 @@ def test_wherever_the_tail_is_cut_or_flipped_the_frames_before_it_count(
     assert last_of(lambda _: None) == 3
 
 
-def test_a_frame_that_is_damaged_is_empty_and_those_behind_it_stay_counted(row: Row) -> None:
-    row.append(3)
-    row.disk.flip(LOG, 2)
-    assert close_frames(FOLDER, row.disk.make_folder) == 3
-    assert FrameReader().read(FOLDER, [(1, 0, sys.maxsize)]) == [b""]
+def test_wherever_a_frame_is_damaged_those_behind_it_are_found(row: Row) -> None:
+    row.writer.append([b"1", b"2"])
+    begin = row.disk.size(LOG)
+    row.writer.append([bytes(row.disk.names[FOLDER][LOG.name].seen)])  # it holds frames
+    end = row.disk.size(LOG)
+    row.writer.append([b"CFR\nCFR\n", b"5"])
+    extents = [(number, 0, sys.maxsize) for number in range(1, 6)]
+    reader = FrameReader()
+    whole = reader.read(FOLDER, extents)
+    for place in [*range(begin, begin + 40), *range(end, end + 40)]:
+        row.disk.flip(LOG, place)
+        others = [*range(5)]
+        others.remove(2 if place < end else 3)
+        for x in (reader, FrameReader()):
+            found = x.read(FOLDER, extents)
+            assert found != whole
+            assert [found[n] for n in others] == [whole[n] for n in others]
+        row.disk.flip(LOG, place)
+        assert reader.read(FOLDER, extents) == whole  # it was restored
+
+
+@pytest.mark.parametrize("durable", [2, 3, 4])
+def test_a_writer_goes_on_behind_all_that_is_whole_whichever_frame_before_is_not(
+    row: Row, durable: int
+) -> None:
+    row.writer.append([b"1", b"2", b"3", b"4"])
+    row.disk.flip(LOG, row.disk.size(LOG) // 4 + 1)  # the second
+    row.disk.end_process()
+    say_durable(FOLDER, durable)
+    row.writer = FrameWriter(FOLDER, row.disk.make_folder)
+    assert row.writer.take_over() == 4
+    row.writer.append([b"5"])
+    extents = [(number, 0, 9) for number in range(1, 6)]
+    assert FrameReader().read(FOLDER, extents) == [b"1", b"", b"3", b"4", b"5"]
+    row.disk.flip(LOG, row.disk.size(LOG) - 10)  # the last: nobody knows where it ends
+    row.disk.end_process()
+    with pytest.raises(OSError, match="frame 5 is not what was written"):
+        FrameWriter(FOLDER, row.disk.make_folder).take_over()
 
 
 def test_a_full_disk_gets_back_what_was_begun_and_the_writer_goes_on(row: Row) -> None:
