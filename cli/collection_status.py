@@ -26,7 +26,7 @@ from changefeed.log.brokers.storage import storage_of
 from changefeed.log.catalog.ranges import Partition
 from changefeed.log.client.client import BrokerClient
 from changefeed.log.directory.directory import COLLECTION, open_directory
-from changefeed.log.errors import Damaged, answers_of_feeds
+from changefeed.log.errors import answers_of_feeds
 from changefeed.log.producing import log_directory
 from changefeed.log.protocol.messages import BrokerInfo
 from changefeed.log.protocol.routes import Routes
@@ -157,11 +157,8 @@ class LogInspector:
         store, catalogs = await open_directory(self._home)
         catalog = catalogs.newest
         readers = RowReaders(store, catalog.identity, _CACHE_BYTES, ahead=_AHEAD)
-        try:
-            with answers_of_feeds():
-                storage = await storage_of(catalog, COLLECTION, readers, store)
-        except Damaged as error:
-            raise FeedUnavailable(f"{self._home} cannot be read: {error}") from error
+        with answers_of_feeds():
+            storage = await storage_of(catalog, COLLECTION, readers, store)
         topology = replace(topology_of(catalog, COLLECTION), brokers=())
         ends = {x.range: PartitionBounds(start=x.start, last=x.last) for x in storage.ranges}
         return log_status(Routes(topology, ""), ends, {}, replace(storage, producers=()))

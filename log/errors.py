@@ -86,12 +86,17 @@ def unreadable(range_id: RangeId, what: str, error: Exception) -> RangeDamaged:
 
 
 @contextmanager
-def answers_of_feeds(*, may_pass: bool = False) -> Iterator[None]:
-    """Raise what feeds raise where a store does not answer; ``may_pass``: its refusal, too."""
+def answers_of_feeds() -> Iterator[None]:
+    """Raise what feeds raise where a store does not answer, or has lost what all ranges need.
+
+    A refusal may pass if that of the store may.
+    """
     try:
         yield
     except StoreRefused as error:
         refused = FeedRefused(str(error))
-        raise (answered(refused) if may_pass else refused) from error
+        raise (answered(refused) if error.may_pass else refused) from error
     except StoreUnavailable as error:
         raise FeedUnavailable(str(error)) from error
+    except Damaged as error:
+        raise FeedRefused(f"{error}. Restore it from a copy of the store") from error

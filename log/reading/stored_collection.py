@@ -74,7 +74,7 @@ class StoredCollection:
     @classmethod
     async def open(cls, store: ObjectStore, name: str) -> "StoredCollection":
         """Raise ``FeedRefused``, with advice, where there is no cluster or no collection."""
-        with answers_of_feeds(may_pass=True):
+        with answers_of_feeds():
             cluster = await open_cluster(store, create=False)
             catalogs = CatalogStore(store, cluster)
             await catalogs.refresh()
@@ -98,7 +98,7 @@ class StoredCollection:
         return Routes(topology_of(self._catalogs.newest, self.name), "http")
 
     async def _refresh(self) -> None:
-        with answers_of_feeds(may_pass=True):
+        with answers_of_feeds():
             await self._catalogs.refresh()
 
     async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, PartitionBounds]:
@@ -106,7 +106,7 @@ class StoredCollection:
         await self._look()
         found, lasts = {}, dict[str, Mapping[Key, int]]()
         for partition in map(self.ranges.partition, names):
-            with answers_of_feeds(may_pass=True):
+            with answers_of_feeds():
                 if partition.era < self.ranges.newest:
                     start, last, *_ = await self._partitions.extent(self.name, partition)
                 else:
@@ -122,7 +122,7 @@ class StoredCollection:
         partition = self.ranges.partition(name)
         if partition.era < self.ranges.newest:
             return True
-        with answers_of_feeds(may_pass=True):
+        with answers_of_feeds():
             row = await self._partitions.row(partition, fresh=False)
         return row.sealed_at is not None
 
@@ -157,7 +157,7 @@ class StoredCollection:
         if not blocks and await self._has_ended(name):
             await self._refresh()  # it may say by now where the partition has ended
             blocks = await self._blocks(name, after, most)
-        with answers_of_feeds(may_pass=True):
+        with answers_of_feeds():
             return await self._partitions.result(self.name, name, after, blocks)
 
     async def _known(self, name: RangeId, after: int, max_bytes: int) -> Sequence[Block]:
@@ -180,7 +180,7 @@ class StoredCollection:
     async def _blocks(
         self, name: RangeId, after: int, max_bytes: int, *, end: int = ALL, fresh: bool = True
     ) -> list[Block]:
-        with answers_of_feeds(may_pass=True):
+        with answers_of_feeds():
             return await self._partitions.blocks(
                 self.name, name, after, max_bytes, end=end, fresh=fresh
             )
@@ -191,7 +191,7 @@ class StoredCollection:
         """Return the last sequence before the first record committed at or after a time."""
         del routes
         end = (await self.ends([name]))[name]
-        with answers_of_feeds(may_pass=True):
+        with answers_of_feeds():
             found = await self._partitions.sequence_before(self.name, name, time_us)
         return end.last if found is None else found
 
@@ -223,7 +223,7 @@ class StoredCollection:
         self, name: RangeId, after: int, end: int, most: int, *, fresh: bool
     ) -> Sequence[Block] | SegmentRows:
         row = await self._row(name, after)
-        with answers_of_feeds(may_pass=True), damage_of(name, "runs"):
+        with answers_of_feeds(), damage_of(name, "runs"):
             await row.runs.look_behind(row.kept_from)
             held = await row.runs.holding((self.name, name), after)
         if held and isinstance(held[0], SegmentSlice):
@@ -233,7 +233,7 @@ class StoredCollection:
     async def look_again(self, name: RangeId) -> None:
         """A segment was gone: read the newest catalog, and look for runs."""
         await self._refresh()
-        with answers_of_feeds(may_pass=True), damage_of(name, "runs"):
+        with answers_of_feeds(), damage_of(name, "runs"):
             row = await self._partitions.row(self.ranges.partition(name), fresh=False)
             await row.runs.look(row.kept_from, again=True)
 
@@ -241,7 +241,7 @@ class StoredCollection:
         """Return where segments hold records of ``after < sequence <= end``, in order."""
         assert after <= end, f"range {name!r}: {end} lies before {after}"
         row = await self._row(name, after)
-        with answers_of_feeds(may_pass=True), damage_of(name, "runs"):
+        with answers_of_feeds(), damage_of(name, "runs"):
             await row.runs.look(row.kept_from)
             runs = row.runs.since((self.name, name), -sys.maxsize, after)
             held = [x async for x in runs if x.first <= end]
@@ -249,13 +249,13 @@ class StoredCollection:
 
     async def segment_ends(self) -> Mapping[RangeId, int]:
         """Return up to where partitions are in runs, of the rows that have segments."""
-        with answers_of_feeds(may_pass=True):
+        with answers_of_feeds():
             listed = await self._store.list(segments_of(self.name))
         places = [place for x in listed if (place := run_of(x.key)) is not None]
         last = {(x.era, x.broker): x for x in sorted(places)}
         found: dict[RangeId, int] = {}
         for era, broker, first in (x for x in last.values() if x.era in self.ranges.eras):
-            with answers_of_feeds(may_pass=True):
+            with answers_of_feeds():
                 row = self._readers.row(self._catalogs.newest, era, broker)
                 run = await row.runs.run(first)
             ends = {} if run is None else run.ends
@@ -264,12 +264,12 @@ class StoredCollection:
 
     async def read_object(self, key: str, begin: int, end: int) -> bytes | None:
         """Return bytes of an object, without ``end``; ``None`` if there is none."""
-        with answers_of_feeds(may_pass=True):
+        with answers_of_feeds():
             return await self._store.get(key, begin, end)
 
     async def _row(self, name: RangeId, after: int) -> RowReader:
         """Return a partition's row as it is known; raise ``PositionGone``."""
-        with answers_of_feeds(may_pass=True):
+        with answers_of_feeds():
             partition = await self._partitions.kept(self.name, name, after)
             return await self._partitions.row(partition, fresh=False)
 

@@ -38,7 +38,7 @@ from changefeed.log.stores.store import (
     Versioned,
     version_of,
 )
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.private_file import PRIVATE_FILE
 
@@ -354,10 +354,11 @@ class LocalStore:
         try:
             return await asyncio.to_thread(act)
         except (PermissionError, NotADirectoryError) as error:
-            raise StoreRefused(
+            refused = StoreRefused(
                 f"{self._root / what} cannot be read or written: {error}. Give this user "
                 f"the right to, or name another directory"
-            ) from error
+            )
+            raise answered(refused) from error  # rights change, and a fleet outlives that
         except OSError as error:
             raise StoreUnavailable(
                 f"the store {self._root} cannot be used: {what or 'a listing'}: {error}. "

@@ -23,7 +23,7 @@ from obstore.exceptions import (
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from changefeed.log.stores.store import MISSING, Listed, Versioned
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 
 T = TypeVar("T")
 _RETRIES: Final[Any] = {"max_retries": 2, "retry_timeout": timedelta(seconds=15)}
@@ -126,7 +126,8 @@ class RemoteStore:
                 obstore.put_async(self._store, key, data, mode=mode, use_multipart=False)
             )
         except FileNotFoundError as error:
-            raise StoreRefused(f"{self._where} is not there: create the bucket") from error
+            missing = StoreRefused(f"{self._where} is not there: create the bucket")
+            raise answered(missing) from error
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
         assert end is None or 0 <= start <= end, f"{key}: bytes {start} to {end}"
@@ -180,9 +181,11 @@ class RemoteStore:
 
     def _translated(self, error: BaseError) -> StoreRefused | StoreUnavailable:
         if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-            return StoreRefused(
-                f"the store {self._where} refuses: {_short(error)}. Brokers need the right to "
-                f"list, read, create, overwrite and delete there"
+            return answered(
+                StoreRefused(
+                    f"the store {self._where} refuses: {_short(error)}. Brokers need the right "
+                    f"to list, read, create, overwrite and delete there"
+                )
             )
         return StoreUnavailable(
             f"the store {self._where} cannot be reached: {_short(error)}. {self._advice(error)}"
