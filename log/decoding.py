@@ -23,7 +23,7 @@ def from_json(data: bytes | bytearray, kind: type[T]) -> T:
         raise Undecodable(str(error)) from error
 
 
-def from_msgpack(data: bytes | memoryview, kind: type[T]) -> T:
+def from_msgpack(data: bytes | bytearray | memoryview, kind: type[T]) -> T:
     """Raise ``Undecodable``."""
     try:
         return msgspec.msgpack.decode(data, type=kind)

@@ -53,6 +53,7 @@ from changefeed.log.brokers.requests import (
     seconds_in,
     size_of,
 )
+from changefeed.log.decoding import Undecodable
 from changefeed.log.errors import (
     ClusterRefused,
     CollectionUnknown,
@@ -64,9 +65,8 @@ from changefeed.log.protocol.wire import (
     Positions,
     Refusal,
     SequenceBefore,
-    WireDamaged,
-    framed_read,
-    parsed_append,
+    decode_append,
+    encode_read,
 )
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger
@@ -92,7 +92,7 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
     (PositionGone, 410, "gone"),
     (RangeDamaged, 422, "damaged"),
     (RangeRefused, 416, "beyond"),
-    (WireDamaged, 400, "bad-body"),
+    (Undecodable, 400, "bad-body"),
     (ClusterRefused, 409, "cluster"),
     (FeedUnavailable, 503, "unavailable"),
     (StoreError, 503, "store"),
@@ -168,7 +168,7 @@ class BrokerServer:
             RangeUnknown,
             StoreError,
             UserError,
-            WireDamaged,
+            Undecodable,
         ) as e:
             for kind, status, name in _STATUS:
                 if isinstance(e, kind):
@@ -243,7 +243,7 @@ class BrokerServer:
         collection = await self._checked(request)
         self._core.watch.hear_of(number_in(request.query, "catalog", 0))
         began = asyncio.get_running_loop().time()
-        asked = parsed_append(await read_body(request))
+        asked = decode_append(await read_body(request))
         answer = await self._core.append(collection, asked)
         elapsed = asyncio.get_running_loop().time() - began
         self._meters.appended(collection, asked, answer, elapsed)
@@ -262,9 +262,7 @@ class BrokerServer:
         )
         behind = await self._core.behind(collection, partition, after, result)
         self._meters.read(collection, result, behind)
-        return web.Response(
-            body=b"".join(framed_read(result)), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE}
-        )
+        return web.Response(body=encode_read(result), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
 
     async def _ends(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)

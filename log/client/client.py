@@ -18,6 +18,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.client.access import BrokerAccess
 from changefeed.log.client.address import BrokersAddress
 from changefeed.log.client.connection import BrokerConnection, decoded
+from changefeed.log.decoding import Undecodable
 from changefeed.log.protocol.messages import Answer, AppendRequest, ReadResult, Topology
 from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.wire import (
@@ -27,9 +28,8 @@ from changefeed.log.protocol.wire import (
     Positions,
     SequenceBefore,
     Storage,
-    WireDamaged,
-    framed_append,
-    parsed_read,
+    decode_read,
+    encode_append,
 )
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class BrokerClient:
             "POST",
             f"{url}{self._path('records')}",
             {"log": log, "catalog": str(catalog)},
-            body=BytesIO(b"".join(framed_append(request))),
+            body=BytesIO(encode_append(request)),
             seconds=seconds,
         )
         found: Answer = decoded(answer, Answer)  # type: ignore[arg-type]
@@ -114,8 +114,8 @@ class BrokerClient:
         asked = {"after": str(after), "bytes": str(most), "wait": f"{wait:g}"}
         body = await self._ask_about(name, routes, "records", asked, wait=wait)
         try:
-            return parsed_read(body)
-        except WireDamaged as error:
+            return decode_read(body)
+        except Undecodable as error:
             raise FeedUnavailable(f"a broker's answer was damaged: {error}") from error
 
     async def end(

@@ -24,7 +24,7 @@ a sequence, and may get records before it, since whole sections are sent.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -32,11 +32,13 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.log.catalog.ranges import EraShape
 from changefeed.log.format.block_format import Layout
 
+MAX_BATCHES = 64 * 1024
+"""A request has at most so many batches: small ones take more memory than they have bytes."""
 PRODUCER_NAME = 64
 """The longest id of a producer, in characters: any printable ASCII without a space."""
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class Batch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Records of one producer for one partition, in order."""
 
     partition: RangeId
@@ -44,7 +46,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     columns: Layout
 
 
-class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
+class AppendRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Batches for partitions of one row, one for each.
 
     ``number`` counts the producer's requests to the row, from 1 in each ``generation``.
@@ -55,7 +57,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     number: int
     check: int
-    batches: tuple[Batch, ...]
+    batches: Annotated[tuple[Batch, ...], msgspec.Meta(max_length=MAX_BATCHES)]
 
     @property
     def bytes(self) -> int:
@@ -105,7 +107,7 @@ class AppendRejection(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 Answer = AppendReceipt | AppendRejection
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True):
+class Block(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Records of one partition that follow each other. ``first`` is the first's sequence."""
 
     first: int
@@ -131,7 +133,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-class ReadResult(msgspec.Struct, frozen=True, kw_only=True):
+class ReadResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What follows after a sequence of a partition.
 
     ``blocks`` follow each other; the first may begin before what was asked for, never after.

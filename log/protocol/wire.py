@@ -1,74 +1,26 @@
 """What clients and brokers say to each other over HTTP. Pure: bytes and values.
 
-Records travel as columns (``log.format.block_format``), between a head of msgpack and
-nothing else::
-
-    4 bytes, little-endian   the size of the head
-    the head                 what the columns belong to, how long each is, their CRC-32
-    the columns              one after the other, without a gap
-
-A broker joins columns and reads no record. Everything else is JSON.
+Records travel as columns (``log.format.block_format``) in MessagePack: to a broker an
+``AppendRequest``, whose checksum is that of the columns, and from it a ``ReadResult`` behind
+the CRC-32 of its bytes, 4 bytes, little-endian. A broker joins columns and reads no record.
+Everything else is JSON.
 """
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.log.decoding import Undecodable, from_msgpack
-from changefeed.log.format.block_format import Layout, check_of
-from changefeed.log.protocol.messages import AppendRequest, Batch, Block, ReadResult
+from changefeed.log.format.block_format import check_of
+from changefeed.log.protocol.messages import AppendRequest, ReadResult
 
 CONTENT_TYPE: Final = "application/vnd.changefeed.columns"
 MAX_BYTES: Final = 32 * 1024 * 1024
 """The largest body of a request: more than the largest record."""
-MAX_HEAD: Final = 1024 * 1024
-
-_SIZE = struct.Struct("<I")
-_COLUMNS = len(Layout._fields)
-
-
-class WireDamaged(ValueError):
-    """A body is not what this page says. The text says where."""
-
-
-class BatchHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The head of one batch of a request."""
-
-    partition: RangeId
-    count: int
-    sizes: tuple[int, ...]
-
-
-class BlockHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The head of records that follow each other, from the sequence ``first`` on."""
-
-    first: int
-    count: int
-    sizes: tuple[int, ...]
-
-
-class AppendHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """See ``protocol.AppendRequest``."""
-
-    check: int
-    producer: str
-    generation: int
-    number: int
-    batches: tuple[BatchHead, ...]
-
-
-class ReadHead(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """See ``protocol.ReadResult``."""
-
-    check: int
-    last: int
-    ended: bool
-    children: tuple[FeedRange, ...]
-    blocks: tuple[BlockHead, ...]
+_CHECK: Final = struct.Struct("<I")
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +89,10 @@ class PartitionBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The sequences that readers of some partitions have come to."""
+    """The sequences that readers of some partitions have come to.
+
+    As always in JSON, the last one counts of a partition that is named twice.
+    """
 
     after: dict[RangeId, int]
 
@@ -158,99 +113,30 @@ class SequenceBefore(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
 
 
-_Head = TypeVar("_Head", AppendHead, ReadHead)
-_Sized = TypeVar("_Sized", BatchHead, BlockHead)
+def encode_append(request: AppendRequest) -> bytes:
+    """Return the body that appends a request."""
+    return msgspec.msgpack.encode(request)
 
 
-def _frame(head: msgspec.Struct, columns: Iterable[bytes]) -> list[bytes]:
-    """Return the parts of a body. The head must carry the checksum of the columns."""
-    encoded = msgspec.msgpack.encode(head)
-    return [_SIZE.pack(len(encoded)), encoded, *columns]
+def decode_append(body: bytes | bytearray) -> AppendRequest:
+    """Raise ``Undecodable`` for what is no such body. What else is in it is unchecked."""
+    request = from_msgpack(body, AppendRequest)
+    if check_of(column for x in request.batches for column in x.columns) != request.check:
+        raise Undecodable("the columns changed on the way: their checksum is another")
+    return request
 
 
-def framed_append(request: AppendRequest) -> list[bytes]:
-    """Return the parts of a body that appends a request."""
-    heads = tuple(
-        BatchHead(partition=x.partition, count=x.count, sizes=tuple(map(len, x.columns)))
-        for x in request.batches
-    )
-    head = AppendHead(
-        check=request.check,
-        producer=request.producer,
-        generation=request.generation,
-        number=request.number,
-        batches=heads,
-    )
-    return _frame(head, (column for x in request.batches for column in x.columns))
+def encode_read(result: ReadResult) -> bytearray:
+    """Return the body that answers a read."""
+    body = bytearray()
+    msgspec.msgpack.Encoder().encode_into(result, body, _CHECK.size)
+    _CHECK.pack_into(body, 0, zlib.crc32(memoryview(body)[_CHECK.size :]))
+    return body
 
 
-def parsed_append(body: bytes | bytearray) -> AppendRequest:
-    """Raise ``WireDamaged`` for what is no body of a request. What is in it is unchecked."""
-    head, columns = _split(body, AppendHead)
-    return AppendRequest(
-        producer=head.producer,
-        generation=head.generation,
-        number=head.number,
-        check=head.check,
-        batches=tuple(
-            Batch(partition=x.partition, count=x.count, columns=layout)
-            for x, layout in _cut(columns, head.check, head.batches)
-        ),
-    )
-
-
-def framed_read(result: ReadResult) -> list[bytes]:
-    columns = [column for x in result.blocks for column in x.columns]
-    blocks = tuple(
-        BlockHead(first=x.first, count=x.count, sizes=tuple(map(len, x.columns)))
-        for x in result.blocks
-    )
-    head = ReadHead(
-        check=check_of(columns),
-        last=result.last,
-        ended=result.ended,
-        children=result.children,
-        blocks=blocks,
-    )
-    return _frame(head, columns)
-
-
-def parsed_read(body: bytes) -> ReadResult:
-    head, columns = _split(body, ReadHead)
-    blocks = [
-        Block(first=x.first, count=x.count, columns=layout)
-        for x, layout in _cut(columns, head.check, head.blocks)
-    ]
-    return ReadResult(blocks=blocks, last=head.last, ended=head.ended, children=head.children)
-
-
-def _split(body: bytes | bytearray, kind: type[_Head]) -> tuple[_Head, memoryview]:
-    if len(body) < _SIZE.size:
-        raise WireDamaged("the body ends before its head")
-    (size,) = _SIZE.unpack_from(body)
-    if size > MAX_HEAD or _SIZE.size + size > len(body):
-        raise WireDamaged(f"the head is to have {size} bytes, and the body {len(body)}")
-    view = memoryview(body)
-    try:
-        head = from_msgpack(view[_SIZE.size : _SIZE.size + size], kind)
-    except Undecodable as error:
-        raise WireDamaged(f"the head cannot be read: {error}") from error
-    return head, view[_SIZE.size + size :]
-
-
-def _cut(
-    columns: memoryview, check: int, heads: Iterable[_Sized]
-) -> Iterator[tuple[_Sized, Layout]]:
-    if zlib.crc32(columns) != check:
-        raise WireDamaged("the columns changed on the way: their checksum is another")
-    begin = 0
-    for head in heads:
-        if len(head.sizes) != _COLUMNS or min(head.sizes) < 0:
-            raise WireDamaged(f"{_COLUMNS} sizes of columns were to come, not {head.sizes!r}")
-        cut = []
-        for size in head.sizes:
-            cut.append(bytes(columns[begin : begin + size]))
-            begin += size
-        yield head, Layout(*cut)
-    if begin != len(columns):
-        raise WireDamaged(f"columns of {begin} bytes were to come, {len(columns)} did")
+def decode_read(body: bytes | bytearray) -> ReadResult:
+    """Raise ``Undecodable`` for what is no such body, or was changed on the way."""
+    data = memoryview(body)[_CHECK.size :]
+    if len(body) < _CHECK.size or _CHECK.unpack_from(body)[0] != zlib.crc32(data):
+        raise Undecodable("it changed on the way: its checksum is another")
+    return from_msgpack(data, ReadResult)

@@ -28,7 +28,7 @@ from changefeed.log.client.producer import open_brokers_producer
 from changefeed.log.format.block_format import Layout, lay_out
 from changefeed.log.maintenance.retention import with_truncations
 from changefeed.log.protocol.messages import Answer, AppendReceipt, AppendRejection, Batch
-from changefeed.log.protocol.wire import CONTENT_TYPE, framed_append
+from changefeed.log.protocol.wire import CONTENT_TYPE, encode_append
 from changefeed.log.records import encode_record
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreUnavailable
@@ -80,7 +80,7 @@ def batch(columns: Layout | None = None, **other: Any) -> Batch:
 
 
 def body(*batches: Batch, **other: Any) -> bytes:
-    return b"".join(framed_append(request(*batches, **other)))
+    return encode_append(request(*batches, **other))
 
 
 RECORDS = {"Content-Type": CONTENT_TYPE}
@@ -96,6 +96,7 @@ HUGE = LAID._replace(bodies=bytes(17 << 20), body_sizes=(17 << 20).to_bytes(4, "
         (b"gibberish and more of it", "bad-body"),
         (body(), "bad-batch"),
         (body(batch())[:-1], "bad-body"),
+        (body(batch(), batch()), "bad-batch"),  # one range twice
         (body(batch(count=2)), "bad-batch"),
         (body(batch(count=0)), "bad-batch"),
         (body(batch(), number=0), "bad-batch"),

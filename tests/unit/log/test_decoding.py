@@ -11,11 +11,12 @@ import pytest
 from changefeed import log
 from changefeed.log.catalog.catalog import decode_catalog
 from changefeed.log.catalog.catalog_store import open_cluster
+from changefeed.log.decoding import Undecodable
 from changefeed.log.errors import ClusterRefused, Damaged
 from changefeed.log.format.flush import FlushHeader, decode_header
 from changefeed.log.format.pack import Place
 from changefeed.log.format.runs import Run, decode_run
-from changefeed.log.protocol.wire import WireDamaged, parsed_append
+from changefeed.log.protocol.wire import decode_append
 from changefeed.log.stores.memory_store import MemoryStore
 
 FLUSH = (FlushHeader.magic, 1, "b", "i", 1, 1)
@@ -37,11 +38,6 @@ def _json(identity: bytes) -> bytes:
     return b"%08x\n%s" % (zlib.crc32(body), body)
 
 
-def _append() -> bytes:
-    head = msgspec.msgpack.encode((0, "p", 0, 1, [["x", 1, [0] * 10]])).replace(b"x", NO_TEXT)
-    return struct.pack("<I", len(head)) + head
-
-
 @pytest.mark.parametrize(
     ("read", "error"),
     [
@@ -55,7 +51,7 @@ def _append() -> bytes:
         ),
         (lambda: decode_catalog(_json(NO_TEXT), "c"), ClusterRefused),
         (lambda: decode_catalog(_json(IN_A_ROW), "c"), ClusterRefused),
-        (lambda: parsed_append(_append()), WireDamaged),
+        (lambda: decode_append(b"\x95\xa1%s\0\1\0\x90" % NO_TEXT), Undecodable),
     ],
 )
 def test_a_text_that_is_no_utf_8_is_damage_like_any_other(
