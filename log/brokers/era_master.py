@@ -3,16 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from changefeed.log.brokers.master import (
-    BeginEnding,
-    CloseAndOpen,
-    OpenFirstEra,
-    SealRows,
-    Step,
-    fields_of,
-    is_master,
-    next_step,
-)
+from changefeed.log.brokers.master import Step, is_master, next_step
 from changefeed.log.brokers.members import Members, Membership
 from changefeed.log.catalog.catalog import Catalog, Era
 from changefeed.log.catalog.catalog_store import CatalogStore
@@ -115,19 +106,20 @@ class EraMaster:
 
     async def _do(self, step: Step, catalog: Catalog) -> None:
         """Do a step that was decided on a catalog, whatever the newest is by now."""
-        _log.info("broker.dividing", extra=fields_of(step))
-        now_us = self._wall_us()
-        match step:
-            case OpenFirstEra(rows=rows):
-                await self._catalogs.change(lambda x: open_first_era(x, rows, now_us))
-            case BeginEnding(era=number, planned=planned):
-                await self._catalogs.change(lambda x: begin_ending(x, number, planned))
-            case SealRows(brokers=brokers):
-                for broker in brokers:
+        fields = {"step": step.name, "era": step.era, "brokers": ", ".join(step.brokers)}
+        _log.info("broker.dividing", extra=fields)
+        now_us, change = self._wall_us(), self._catalogs.change
+        match step.name:
+            case "open_first_era":
+                await change(lambda x: open_first_era(x, step.rows, now_us))
+            case "begin_ending":
+                await change(lambda x: begin_ending(x, step.era, step.rows))
+            case "seal_rows":
+                for broker in step.brokers:
                     await self._seal(catalog, broker)
-            case CloseAndOpen(era=number):
+            case "close_and_open":
                 sealed = self._seals(catalog)
-                await self._catalogs.change(lambda x: close_and_open(x, number, sealed, now_us))
+                await change(lambda x: close_and_open(x, step.era, sealed, now_us))
 
     def _seals(self, catalog: Catalog) -> Mapping[str, int]:
         """Return the seals of the newest era's rows, all of which are there."""

@@ -7,9 +7,10 @@ living brokers write their own, the master ends the others. (3) The catalog clos
 partitions at their ends and opens the next era.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Literal
 
 from changefeed.log.brokers.members import Heartbeat, Membership
 from changefeed.log.catalog.catalog import Catalog, Era, Row
@@ -19,62 +20,23 @@ from changefeed.log.core_settings import CoreSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenFirstEra:
-    """There is no era yet."""
+class Step:
+    """What to do with an era.
 
-    rows: tuple[Row, ...]
+    ``rows`` are those of the first era or of the next; or those of ``era`` that their brokers
+    do not end themselves.
+    """
 
-    def __post_init__(self) -> None:
-        assert self.rows, "an era has brokers"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeginEnding:
-    """An era is to end; ``planned`` are the rows of the next."""
-
-    era: int
-    planned: tuple[Row, ...]
+    name: Literal["open_first_era", "begin_ending", "seal_rows", "close_and_open"]
+    era: int = 1
+    rows: tuple[Row, ...] = ()
 
     def __post_init__(self) -> None:
-        assert self.planned, f"an era has brokers, also the one after {self.era}"
+        assert bool(self.rows) != (self.name == "close_and_open"), f"which rows? {self}"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealRows:
-    """These brokers do not end their rows themselves."""
-
-    era: int
-    brokers: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        assert self.brokers, f"there is nothing to seal in era {self.era}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloseAndOpen:
-    """All rows of an era are sealed."""
-
-    era: int
-
-
-Step = OpenFirstEra | BeginEnding | SealRows | CloseAndOpen
-
-
-def fields_of(step: Step) -> Mapping[str, object]:
-    """Return a step as the fields of a log line."""
-    match step:
-        case OpenFirstEra(rows=rows):
-            return {"step": "open_first_era", "era": 1, "brokers": _brokers(rows)}
-        case BeginEnding(era=era, planned=planned):
-            return {"step": "begin_ending", "era": era, "next_brokers": _brokers(planned)}
-        case SealRows(era=era, brokers=brokers):
-            return {"step": "seal_rows", "era": era, "brokers": ", ".join(brokers)}
-        case CloseAndOpen(era=era):
-            return {"step": "close_and_open", "era": era}
-
-
-def _brokers(rows: Iterable[Row]) -> str:
-    return ", ".join(x.broker for x in rows)
+    @property
+    def brokers(self) -> Sequence[str]:
+        return [x.broker for x in self.rows]
 
 
 def is_master(name: str, membership: Membership) -> bool:
@@ -98,22 +60,22 @@ def next_step(
     wanted = _wanted(membership.living)
     settled = membership.quiet_for >= settings.settle or _is_cut_short(era, membership)
     if era is None:
-        return OpenFirstEra(rows=wanted) if wanted and settled else None
+        return Step(name="open_first_era", rows=wanted) if wanted and settled else None
     if era.state == "open":
         must_end = bool(catalog.reshaping) or _must_end(era, wanted, membership.living)
         if not (wanted and settled and must_end):
             return None
-        return BeginEnding(era=era.number, planned=wanted)
+        return Step(name="begin_ending", era=era.number, rows=wanted)
     assert sealed <= {x.broker for x in era.rows}, f"{sealed} have no rows in {era.number}"
     unsealed = [x for x in era.rows if x.broker not in sealed]
     if not unsealed:
-        return CloseAndOpen(era=era.number)
+        return Step(name="close_and_open", era=era.number)
     overdue = tuple(
-        x.broker
+        x
         for x in unsealed
         if ending_for >= settings.seal_patience or not _is_alive(x, membership.living)
     )
-    return SealRows(era=era.number, brokers=overdue) if overdue else None
+    return Step(name="seal_rows", era=era.number, rows=overdue) if overdue else None
 
 
 def _wanted(living: Mapping[str, Heartbeat]) -> tuple[Row, ...]:
