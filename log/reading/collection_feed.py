@@ -1,7 +1,8 @@
 """Reading a collection: a feed, whose ranges are the partitions. Through brokers, or elsewhere.
 
 An answer has whole sections of flushes, which are more than a page of changes. What is left of
-an answer is kept for the next page, for all ranges together so many bytes at the most.
+an answer is kept for the next page, by the sequence before it, for all ranges together so many
+bytes at the most.
 
 A read that finds nothing waits at its broker for a first change, so changes come at once and
 cost no requests meanwhile. Each such read holds a connection: only some at a time do, and the
@@ -9,7 +10,6 @@ others return empty.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -26,15 +26,16 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.parts import range_in_name
 from changefeed.feeds.timestamps import start_us
-from changefeed.log import parts as parts_of
 from changefeed.log.catalog.ranges import Partition
 from changefeed.log.errors import Damaged, position_beyond
 from changefeed.log.format.block_format import BlockChanges, joined
 from changefeed.log.ids import position, sequence_in
 from changefeed.log.protocol.messages import Block
 from changefeed.log.protocol.routes import Routes
+from changefeed.log.reading import parts as parts_of
 from changefeed.log.reading.ends import NewsReader
 from changefeed.log.reading.source import Source
+from changefeed.log.rows.object_cache import Cache
 
 _PAGE_BYTES = 1024 * 1024
 _LEFTOVER_BYTES = 64 * 1024 * 1024
@@ -54,7 +55,9 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         self._routes = routes
         self._wait = wait
         self._waiting = asyncio.Semaphore(_WAITING)
-        self._leftovers = _Leftovers()
+        self._leftovers = Cache[tuple[RangeId, int], BlockChanges](
+            _LEFTOVER_BYTES, lambda x: x.size
+        )
         self._reached: dict[RangeId, int] = {}
         self._ends = NewsReader(source, waits=wait > 0)
         self._parts = parts_of.PartReader(self.identity, self._read_whole_at_once)
@@ -95,7 +98,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         self, partition: Partition, after: Position, limit: int, *, wait: float
     ) -> Page:
         last = sequence_in(partition.id, after, self.identity)
-        found = self._leftovers.pop(partition.id, last)
+        found = self._leftovers.pop((partition.id, last))
         found = found or await self._read(partition, last, wait)
         if found is None:
             return Page(changes=(), position=after)
@@ -104,7 +107,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         )
         changes = found.take(limit)
         if found.left:
-            self._leftovers.put(partition.id, found)
+            self._leftovers.add((partition.id, found.first - 1), found)
         return Page(changes=changes, position=self._position(found.first - 1))
 
     def position_after(self, change: Change) -> Position:
@@ -165,31 +168,6 @@ class CollectionFeed(parts_of.FeedOfPartitions):
 
     def _position(self, sequence: int) -> Position:
         return position(self.identity, sequence)
-
-
-class _Leftovers:
-    """What came with a page and was too much for it, by the sequence before it.
-
-    What was kept longest makes room.
-    """
-
-    def __init__(self) -> None:
-        self._by_place = OrderedDict[tuple[RangeId, int], BlockChanges]()
-        self._bytes = 0
-
-    def pop(self, range_id: RangeId, last: int) -> BlockChanges | None:
-        found = self._by_place.pop((range_id, last), None)
-        self._bytes -= found.size if found else 0
-        assert self._bytes >= 0, f"changes of {self._bytes} bytes are kept"
-        return found
-
-    def put(self, range_id: RangeId, changes: BlockChanges) -> None:
-        last = changes.first - 1
-        self.pop(range_id, last)
-        self._by_place[range_id, last] = changes
-        self._bytes += changes.size
-        while self._bytes > _LEFTOVER_BYTES:
-            self.pop(*next(iter(self._by_place)))
 
 
 def _behind(range_id: RangeId, last: int, blocks: Sequence[Block]) -> BlockChanges | None:

@@ -37,7 +37,7 @@ class Cache(Generic[K, V]):
         self._reading: dict[K, asyncio.Future[V | None]] = {}
 
     def add(self, key: K, value: V) -> None:
-        self.drop(key)
+        self.pop(key)
         self._kept[key] = value
         self._bytes += self._size_of(value)
         while self._bytes > self._most and len(self._kept) > 1:
@@ -56,10 +56,13 @@ class Cache(Generic[K, V]):
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
-    def drop(self, key: K) -> None:
-        if key in self._kept:
-            self._bytes -= self._size_of(self._kept.pop(key))
+    def pop(self, key: K) -> V | None:
+        """Return what was kept, and keep it no longer."""
+        found = self._kept.pop(key, None)
+        if found is not None:
+            self._bytes -= self._size_of(found)
         assert self._bytes >= 0, f"the cache holds {self._bytes} bytes"
+        return found
 
     async def get(self, key: K, read: Callable[[], Awaitable[V | None]]) -> V | None:
         """Return a value from memory, or as ``read`` finds it; a miss is not kept."""

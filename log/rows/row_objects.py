@@ -61,7 +61,7 @@ class RowObjects:
         if window is None and number == place[2]:
             window = Window(number - 1)
         if window is not None and window.last == number - 1:  # else it is read when wanted
-            self._cache.windows.drop(place)
+            self._cache.windows.pop(place)
             window.add(header, kept.size, data)
             if number == place[2] + self._ahead - 1:
                 window.coalesce(place[2] - 1)
@@ -105,7 +105,7 @@ class RowObjects:
                 data = await self._store.get(key, 0, header_bytes(data)) or b""
             header = decode_header(data, self._cluster, Place(self.era, self.broker, number))
         except Damaged as error:
-            self._cache.drop(key)  # it may be restored
+            self._cache.pop(key)  # it may be restored
             raise Damaged(f"{key} is not what was written: {error}") from error
         found = CachedHeader(header, header_bytes(data))
         self._cache.headers.add(key, found)
@@ -139,7 +139,7 @@ class RowObjects:
             window.last = max(window.last, kept_from - 1)
             has_ended = (window.sealed_at or 0) >= kept_from  # what lies behind is nothing
             if window.last < until and not has_ended:
-                self._cache.windows.drop(place)
+                self._cache.windows.pop(place)
                 await self._extend(window, until)
                 if not window.damaged:  # else it may be restored
                     self._cache.windows.add(place, window)
@@ -196,8 +196,8 @@ class RowObjects:
                 layouts.append(cut_columns(data or b"", section))
             except Damaged as error:
                 key = self.key(x.number)
-                self._cache.drop(key)  # it may be restored
-                self._cache.windows.drop(self._window_of(x.number))
+                self._cache.pop(key)  # it may be restored
+                self._cache.windows.pop(self._window_of(x.number))
                 raise Damaged(f"{key} is not what was written: {error}") from error
         return layouts
 

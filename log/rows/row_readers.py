@@ -1,11 +1,10 @@
 """The rows that one process reads, with one cache of objects for all."""
 
-from collections import OrderedDict
 from functools import partial
 from typing import Final
 
 from changefeed.log.catalog.catalog import Catalog
-from changefeed.log.rows.object_cache import ObjectCache
+from changefeed.log.rows.object_cache import Cache, ObjectCache
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.stores.store import ObjectStore
 
@@ -33,17 +32,14 @@ class RowReaders:
         self._reader_of = partial(
             RowReader, store, cluster, cache=self.cache, ahead=ahead, whole=whole
         )
-        self._kept = OrderedDict[tuple[int, str], RowReader]()
+        self._kept = Cache[tuple[int, str], RowReader](_MAX_READERS, lambda _: 1)
 
     def row(self, catalog: Catalog, era: int, broker: str) -> RowReader:
         """Return the reader of a row, which knows of it what the catalog says."""
-        reader = self._kept.get((era, broker))
+        reader = self._kept.use((era, broker))
         if reader is None:
-            reader = self._kept[era, broker] = self._reader_of(era, broker)
-            if len(self._kept) > _MAX_READERS:
-                self._kept.popitem(last=False)
-        assert len(self._kept) <= _MAX_READERS, f"{len(self._kept)} rows are kept"
-        self._kept.move_to_end((era, broker))
+            reader = self._reader_of(era, broker)
+            self._kept.add((era, broker), reader)
         row = catalog.era_numbered(era).row(broker)
         if row is not None:
             reader.learn(row)

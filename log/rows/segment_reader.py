@@ -58,7 +58,7 @@ class SegmentReader:
         try:
             columns = cut_columns(data, section)
         except Damaged as error:
-            self._cache.drop(held.key)  # it may be restored
+            self._cache.pop(held.key)  # it may be restored
             raise Damaged(f"{held.key} is not what was written: {error}") from error
         return Block(first=section.first, count=section.count, columns=columns)
 
@@ -90,7 +90,7 @@ class SegmentReader:
                 try:
                     found = await self._executor(lambda: _decoded(rows, tail, data))
                 except Damaged as error:
-                    self._cache.drop(rows.key)  # it may be restored
+                    self._cache.pop(rows.key)  # it may be restored
                     raise Damaged(f"{rows.key} is damaged: {error}") from error
                 self._decoded.add(place, found)
             return found

@@ -26,6 +26,7 @@ def test_an_address_names_brokers_and_a_collection(
 ) -> None:
     found = parse_address(scheme, place)
     assert found.urls == urls
+    assert FEEDS.name(f"{scheme}:{place}") == "brokers"
     assert found.collection == place.rpartition("/")[2]
 
 
@@ -46,11 +47,6 @@ def test_an_address_names_brokers_and_a_collection(
 def test_what_is_no_address_is_refused(place: str) -> None:
     with pytest.raises(FeedRefused):
         parse_address("brokers", place)
-
-
-def test_brokers_are_among_the_feeds() -> None:
-    assert {"brokers", "brokers+tls"} <= set(FEEDS.schemes())
-    assert FEEDS.name("brokers://h:1/orders") == "brokers"
 
 
 def test_a_token_comes_from_the_environment_or_a_file_and_is_not_shown(tmp_path: Path) -> None:

@@ -118,6 +118,8 @@ async def test_a_batch_that_is_not_what_it_says_is_refused_and_nothing_is_writte
         good, bad = batch(P1, "a"), replace(batch(P2, "b", "c"), count=3)
         with pytest.raises(FeedRefused, match="a batch of 3 records"):
             await core.append("orders", request(good, bad))
+        with pytest.raises(BatchRefused, match="not 3 for 2"):  # one range twice
+            await core.append("orders", request(good, batch(P2, "b"), batch(P1, "c")))
         assert await keys_of(core, "orders", P1) == []
 
 
@@ -128,7 +130,7 @@ async def test_a_damaged_object_is_named_by_reads_and_read_again_once_it_is_rest
         key = "wal/00000001/broker-1/000000000001"
         whole = store.objects[key]
         store.objects[key] = whole[:-1] + bytes([whole[-1] ^ 1])
-        core.readers.cache.windows.drop((1, "broker-1", 1))
+        core.readers.cache.windows.pop((1, "broker-1", 1))
         for _ in range(2):
             with pytest.raises(RangeDamaged, match=f"{key} is not what was written"):
                 await core.read("orders", RangeId(P1), 0)
@@ -160,7 +162,7 @@ async def test_a_reader_of_what_is_deleted_meanwhile_learns_that_and_of_no_damag
     async with first_broker(store) as core:
         await put(core, "orders", batch(P1, "a"))
         key = "wal/00000001/broker-1/000000000001"
-        core.readers.cache.windows.drop((1, "broker-1", 1))
+        core.readers.cache.windows.pop((1, "broker-1", 1))
 
         async def deleted(_: str, read: str) -> None:
             if read == key and read in store.objects:

@@ -17,13 +17,13 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
 )
-from changefeed.log import parts as parts_of
 from changefeed.log.catalog.ranges import Partition
 from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.feed import EventLog
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.hashing import virtual_part_of
 from changefeed.log.ids import position
+from changefeed.log.reading import parts as parts_of
 from changefeed.log.records import Record
 from tests.support import make
 
@@ -99,7 +99,7 @@ def partition(low: int = 0, high: int = 255) -> Partition:
     return Partition(era=1, part=0, low=low, high=high, broker="local")
 
 
-def part(low: int, high: int, of: Partition) -> parts_of.Part[Partition]:
+def part(low: int, high: int, of: Partition) -> parts_of.Part:
     return parts_of.Part(id=RangeId(f"{WHOLE}~x"), partition=of, low=low, high=high)
 
 

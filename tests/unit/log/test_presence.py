@@ -9,7 +9,7 @@ import pytest
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.members import NameTaken
 from changefeed.log.brokers.operations import create_collection, split
-from changefeed.log.brokers.run_core import leave, open_core
+from changefeed.log.brokers.run_core import leave, no_answer, open_core
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreUnavailable
@@ -160,21 +160,16 @@ async def test_a_broker_that_was_killed_and_is_started_again_does_not_wait_to_ex
         assert now() - killed <= 3 * patient.heartbeat + 1
 
 
-async def test_a_broker_does_not_start_under_the_name_of_one_that_answers() -> None:
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_broker_does_not_start_under_the_name_of_one_that_shows_that_it_lives(
+    *, answers: bool
+) -> None:
     store, wires = MemoryStore(), Wires()
-    async with wires.broker(store, "a", QUICK) as first:
+    ping = wires.ping("another") if answers else no_answer  # else by its heartbeat in the store
+    async with wires.broker(store, "a", QUICK) as first, open_core(store, "b", settings=QUICK):
         await first.wait_until_writing()
         with pytest.raises(NameTaken, match="give each its own --name"):
-            async with open_core(store, "a", settings=QUICK, ping=wires.ping("another")):
-                pass
-
-
-async def test_a_broker_does_not_start_under_the_name_of_one_that_shows_signs_of_life() -> None:
-    store = MemoryStore()
-    async with open_core(store, "a", settings=QUICK), open_core(store, "b", settings=QUICK):
-        await asyncio.sleep(2)
-        with pytest.raises(NameTaken):
-            async with open_core(store, "a", settings=QUICK):
+            async with open_core(store, "a", settings=QUICK, ping=ping):
                 pass
 
 

@@ -37,7 +37,7 @@ async def stored_row(at_us: Sequence[int], *, of_another: int = 0) -> MemoryStor
     for n, at in enumerate(at_us, 1):
         key = ("orders", P2 if n == of_another else P1)
         made = row.make({key: batch(key[1], f"k{n}", at_us=at).columns})
-        await store.create(row.key(n), made.data)
+        await store.create(made.key, made.data)
         row.add(made)
     seal = FlushHeader(
         cluster="c",
@@ -48,7 +48,7 @@ async def stored_row(at_us: Sequence[int], *, of_another: int = 0) -> MemoryStor
         written_us=row.next,
         seal=True,
     )
-    await store.create(row.key(row.next), encode_flush(seal))
+    await store.create(flush_key(1, "b", row.next), encode_flush(seal))
     return store
 
 
@@ -128,7 +128,7 @@ async def test_what_goes_on_while_it_is_read_is_read_once() -> None:
     await asyncio.sleep(0.15)  # its table is known, and the window is on its way
     reader.known = 4
     async with reader._extending:
-        reader._cache.windows.drop((1, "b", 1))
+        reader._cache.windows.pop((1, "b", 1))
     (block,) = await reading
     assert (block.first, block.count) == (1, len(block.columns.kinds))
     (block,) = await reader.read(KEY, block.last, 10**6)

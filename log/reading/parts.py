@@ -11,11 +11,11 @@ most: then it says how far it has come, with a page that has no changes.
 
 import asyncio
 from bisect import bisect_right
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import (
@@ -29,8 +29,10 @@ from changefeed.feeds.feed import (
     RangeId,
 )
 from changefeed.feeds.parts import refuse_other_wholes, sub_range_of
+from changefeed.log.catalog.ranges import Partition
 from changefeed.log.hashing import virtual_part_of
 from changefeed.log.ids import part_id, part_in, position, sequence_in
+from changefeed.log.rows.object_cache import Cache
 
 _PAGE: Final = 1000
 """How many changes of a partition are read at once for its parts, whatever these ask for."""
@@ -78,30 +80,12 @@ class FeedOfPartitions(Feed):
         return part_between(found, low, high)
 
 
-class Partition(Protocol):
-    """Virtual parts that have one order, both ends included."""
-
-    @property
-    def id(self) -> RangeId: ...
-
-    @property
-    def low(self) -> int: ...
-
-    @property
-    def high(self) -> int: ...
-
-    def as_range(self) -> FeedRange: ...
-
-
-P = TypeVar("P", bound=Partition)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part(Generic[P]):
+class Part:
     """Some virtual parts of a partition, both ends included."""
 
     id: RangeId
-    partition: P
+    partition: Partition
     low: int
     high: int
 
@@ -111,7 +95,7 @@ class Part(Generic[P]):
         )
 
     @classmethod
-    def of(cls, partition: P, range_id: RangeId) -> "Part[P] | None":
+    def of(cls, partition: Partition, range_id: RangeId) -> "Part | None":
         """Return the part of the partition that a name means; ``None`` for the partition."""
         found = part_in(range_id)
         if found is None:
@@ -147,7 +131,7 @@ class _Shared:
             size=sum(_CHANGE_BYTES + len(x.body) + len(x.previous or b"") for x in changes),
         )
 
-    def of_part(self, part: Part[P], after: int, limit: int) -> list[Change]:
+    def of_part(self, part: Part, after: int, limit: int) -> list[Change]:
         """Return the changes of a part behind a sequence of the page."""
         begin = after + 1 - self.changes[0].sequence
         assert 0 <= begin <= len(self.changes), f"{after + 1} is not in the page of {part.id!r}"
@@ -160,14 +144,14 @@ class _Shared:
         return own[:limit]
 
 
-class PartReader(Generic[P]):
+class PartReader:
     """Reads the parts of all partitions of a log, through the pages of these.
 
     ``read`` reads a partition after a position, about so many changes of it.
     """
 
     def __init__(
-        self, identity: str, read: Callable[[P, Position, int], Awaitable[Page]]
+        self, identity: str, read: Callable[[Partition, Position, int], Awaitable[Page]]
     ) -> None:
         self._identity = identity
         self._read_whole = read
@@ -176,7 +160,7 @@ class PartReader(Generic[P]):
         self.decoded = 0
         """How many changes were read from partitions so far."""
 
-    async def read(self, part: Part[P], after: Position, limit: int) -> Page:
+    async def read(self, part: Part, after: Position, limit: int) -> Page:
         last = sequence_in(part.id, after, self._identity)
         clock = asyncio.get_running_loop().time
         until, size = clock() + _MAX_SCAN, 0
@@ -199,7 +183,7 @@ class PartReader(Generic[P]):
         reached = own[-1].sequence if own else last
         return Page(changes=own, position=position(self._identity, reached))
 
-    async def _page(self, partition: P, last: int) -> _Shared | None:
+    async def _page(self, partition: Partition, last: int) -> _Shared | None:
         """Return a page with the change behind a sequence; ``None`` if there is none yet."""
         async with self._reading[partition.id]:
             found = self._pages.find(partition.id, last + 1)
@@ -214,7 +198,7 @@ class PartReader(Generic[P]):
             return found
 
 
-def _of_part(error: RangeEnded | RangeRefused, part: Part[P]) -> Exception:
+def _of_part(error: RangeEnded | RangeRefused, part: Part) -> Exception:
     if isinstance(error, RangeEnded):
         return RangeEnded(part.id, part.children_in(error.children))
     return type(error)(part.id, error.reason.replace(part.partition.id, part.id))
@@ -224,33 +208,20 @@ class _SharedPages:
     """The pages that were used last, up to so many bytes."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[RangeId, int], _Shared] = OrderedDict()
+        self._kept = Cache[tuple[RangeId, int], _Shared](_CACHED_BYTES, lambda x: x.size)
         self._firsts: defaultdict[RangeId, list[int]] = defaultdict(list)
-        self._size = 0
 
     def find(self, partition: RangeId, sequence: int) -> _Shared | None:
         firsts = self._firsts[partition]
         n = bisect_right(firsts, sequence) - 1
-        if n < 0:
+        found = self._kept.use((partition, firsts[n])) if n >= 0 else None
+        if found is None or sequence > found.changes[-1].sequence:
             return None
-        place = partition, firsts[n]
-        found = self._kept[place]
-        assert found.changes[0].sequence == firsts[n], f"the page at {place} begins elsewhere"
-        if sequence > found.changes[-1].sequence:
-            return None
-        self._kept.move_to_end(place)
+        assert found.changes[0].sequence == firsts[n], f"a page of {partition!r} is elsewhere"
         return found
 
     def keep(self, partition: RangeId, page: _Shared) -> None:
-        place = partition, page.changes[0].sequence
-        firsts = self._firsts[partition]
-        before = self._kept.pop(place, None)
-        if before is None:
-            firsts.insert(bisect_right(firsts, place[1]), place[1])
-        self._size += page.size - (before.size if before else 0)
-        self._kept[place] = page
-        while self._size > _CACHED_BYTES and len(self._kept) > 1:
-            (name, first), dropped = self._kept.popitem(last=False)
-            self._firsts[name].remove(first)
-            self._size -= dropped.size
-        assert self._size >= 0, f"{len(self._kept)} pages have {self._size} bytes"
+        first = page.changes[0].sequence
+        self._kept.add((partition, first), page)
+        firsts = sorted({*self._firsts[partition], first})
+        self._firsts[partition] = [x for x in firsts if self._kept.peek((partition, x))]
