@@ -26,13 +26,12 @@ from .mutant import Patch, mutant, nothing
 _STORIES = "unit/host/test_fleet_stories.py"
 _WORKER = "unit/host/test_worker.py"
 _PROGRESS = "unit/host/test_progress.py"
-_KEYS = "unit/host/test_keys_of_a_range.py"
 _OBSERVERS = "unit/observers/test_range_observers.py"
 _FAILING = "unit/host/test_failing_observers.py"
 _CONTAINERS = "contract/test_lease_containers.py"
 
 
-@mutant(rule=12, kills=_STORIES)
+@mutant(rule=12, kills="unit/host/test_cut_off.py")
 def a_second_signal_is_ignored(m: Patch) -> None:
     m.patch(Stop, "request", lambda self: self.requested.set())
 
@@ -48,7 +47,7 @@ def a_lease_that_is_acquired_during_a_stop_is_kept(m: Patch) -> None:
     m.patch(WorkerPool, "drain_all", drain_all)
 
 
-@mutant(rule=12, kills=_STORIES)
+@mutant(rule=12, kills="unit/host/test_embedding.py")
 def a_host_leaves_its_record_behind(m: Patch) -> None:
     m.patch(Membership, "leave", nothing)
 
@@ -96,12 +95,12 @@ def an_empty_page_passes_over_what_is_not_acknowledged(m: Patch) -> None:
     m.patch(Progress, "read", read)
 
 
-@mutant(rule=13, guarantee=29, kills=f"{_PROGRESS} {_KEYS}")
+@mutant(rule=13, guarantee=29, kills=_PROGRESS)
 def what_a_former_owner_has_done_is_forgotten_before_it_is_read(m: Patch) -> None:
     m.patch(Progress, "_resuming", property(lambda _: False))
 
 
-@mutant(rule=13, guarantee=29, kills=f"{_PROGRESS} {_KEYS}")
+@mutant(rule=13, guarantee=29, kills=_PROGRESS)
 def a_key_that_waits_is_no_hole(m: Patch) -> None:
     old = Progress._holes
     m.patch(Progress, "_holes", lambda self, failures: (old(self, failures)[0], ()))

@@ -43,7 +43,7 @@ from .mutant import Patch, mutant, nothing
 
 _WORKER = "unit/host/test_worker.py"
 _OBSERVERS = "unit/observers/test_range_observers.py"
-_KEYS = "unit/host/test_keys_of_a_range.py"
+_FAILING = "unit/host/test_failing_observers.py"
 _KILLING = "unit/host/test_killing_changes.py"
 _KEYMAP = "unit/leases/test_keymap.py"
 _DEATHS = "unit/leases/test_deaths.py::test_what_kills"
@@ -235,7 +235,7 @@ def a_range_ends_and_goes_on_in_nothing(m: Patch) -> None:
     m.patch(Worker, "_ended", lambda _, lease: lease.ended_in(RangeEnd(children=())))
 
 
-@mutant(rule=9, kills=f"{_OBSERVERS} {_KEYS}")
+@mutant(rule=9, kills=f"{_FAILING}::test_poison")
 def a_key_is_ready_while_an_observer_has_changes_of_it(m: Patch) -> None:
     def is_ready(self: KeyScheduler, name: str) -> bool:
         key = self._keys.get(name)
@@ -244,7 +244,7 @@ def a_key_is_ready_while_an_observer_has_changes_of_it(m: Patch) -> None:
     m.patch(KeyScheduler, "_is_ready", is_ready)
 
 
-@mutant(rule=9, kills=f"{_OBSERVERS} {_KEYS}")
+@mutant(rule=9, kills=_OBSERVERS)
 def what_is_behind_a_change_that_failed_is_tried_before_it(m: Patch) -> None:
     old = KeyScheduler.put_back
 
@@ -260,7 +260,7 @@ def an_outage_is_taken_for_poison(m: Patch) -> None:
     m.patch(Judge, "_is_outage", lambda *_: False)
 
 
-@mutant(rule=10, kills=_KEYS)
+@mutant(rule=10, kills=f"{_FAILING}::test_poison")
 def an_outage_counts_with_each_try(m: Patch) -> None:
     m.patch(Judge, "_counts", lambda _, why, __: _count(why))
 
@@ -301,7 +301,7 @@ def a_worker_fails_in_silence(m: Patch) -> None:
     m.patch(WorkerPool, "__init__", make)
 
 
-@mutant(rule=10, kills="unit/host/test_failing_observers.py")
+@mutant(rule=10, kills=_FAILING)
 def a_range_that_is_to_wait_for_a_person_is_read_on(m: Patch) -> None:
     m.patch(Delivery, "_pause", lambda *_: CloseReason.FAILED)
 

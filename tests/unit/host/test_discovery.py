@@ -1,7 +1,6 @@
 """Which leases a host creates and deletes; the rules are the key map's (``test_keymap``)."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -59,15 +58,6 @@ async def test_from_now_on_what_is_over_by_then_is_left_out_but_beside_what_is_n
     assert await looked(shared, MemoryLeases(), start="now") == ["r1", "r2"]
 
 
-class Forgetting(MemoryFeed):
-    """It does not list what has ended."""
-
-    async def ranges(self) -> Sequence[FeedRange]:
-        found = await super().ranges()
-        parents = {y for x in found for y in x.parents}
-        return [x for x in found if x.id not in parents]
-
-
 @pytest.mark.parametrize("foreign", [False, True])
 async def test_what_was_created_late_is_deleted_unless_another_processor_made_it(
     *, foreign: bool
@@ -79,35 +69,6 @@ async def test_what_was_created_late_is_deleted_unless_another_processor_made_it
     stamp = 1.0 if foreign else None
     await leases.create(Lease(range=half, checkpoint=Checkpoint.of_text("0"), stamp=stamp))
     assert (half.id in await looked(feed, leases)) == foreign
-
-
-async def test_a_lease_that_was_deleted_is_created_again_at_the_start_after_a_while() -> None:
-    feed, leases = Forgetting(1), MemoryLeases()
-    await looked(feed, leases)
-    await begun(leases)
-    await end(leases, R0, *feed.split_range(R0), at="7")
-    await looked(feed, leases)
-    await begun(leases)
-    await looked(feed, leases, 3)
-    await leases.delete(await lease_in(leases, R2))
-    assert await looked(feed, leases, PATIENCE - 1) == ["r1"]
-    assert await looked(feed, leases, PATIENCE + 10) == ["r1", "r2"]
-    assert (await lease_in(leases, R2)).position == "0"
-
-
-async def test_a_lease_that_was_deleted_is_left_to_its_owner_for_an_expiration() -> None:
-    feed, leases = MemoryFeed(1), MemoryLeases()
-    await looked(feed, leases)
-    await begun(leases)
-
-    async def delete_later() -> None:
-        await asyncio.sleep(6)
-        await leases.delete(await lease_in(leases))
-
-    deleting = asyncio.create_task(delete_later())
-    assert await looked(feed, leases, PATIENCE + 5) == []
-    await deleting
-    assert await looked(feed, leases, PATIENCE + 10) == ["r0"]
 
 
 class Refusing(MemoryFeed):

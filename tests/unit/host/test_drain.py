@@ -6,8 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from changefeed.feeds.feed import Change, RangeId
-from changefeed.fleet.claims import pause
+from changefeed.feeds.feed import Change
 from changefeed.host.drain import Drain
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName
@@ -18,7 +17,6 @@ from tests.support import make
 from tests.support.handed import Handed, fleet_of, handed_to
 from tests.support.looking import lease_in, now, until
 
-R0 = RangeId("r0")
 MANUAL = {"observer": {"checkpoint": "manual"}}
 
 
@@ -49,16 +47,6 @@ async def test_a_stop_waits_for_what_is_not_acknowledged_yet_and_stores_it() -> 
         running.start("a")
         await asyncio.sleep(60)
         assert observer.sequences == [1, 2, 3, 4, 5]
-
-
-async def test_a_range_that_is_paused_waits_for_what_is_not_acknowledged_yet() -> None:
-    observer = Later(4.0)
-    async with handed_to(observer, 5, MANUAL) as running:
-        await until(lambda: len(observer.changes) == 5)
-        await pause(running.container, [R0], "for a test")
-        await asyncio.sleep(60)
-        lease = await lease_in(running.container)
-        assert (lease.owner, lease.position) == (None, "5")
 
 
 async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take() -> None:

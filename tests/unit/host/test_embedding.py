@@ -77,23 +77,6 @@ async def nothing_is_left(leases: MemoryLeases) -> bool:
     return not await leases.members() and owners <= {None}
 
 
-async def test_a_cancelled_host_finishes_its_batch_releases_its_leases_and_leaves() -> None:
-    seen, feed, leases = Seen(), MemoryFeed(2), MemoryLeases()
-    seen.seconds = 3.0
-    feed.append("k", b"1")
-    async with guest(seen, feed, leases) as host:
-        running = asyncio.create_task(host.run())
-        await seen.in_hand.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert seen.keys == ["k"]
-        assert seen.reasons == [CloseReason.STOPPING] * 2
-        assert await nothing_is_left(leases)
-        checkpoints = [await leases.read(x.range_id) for x in await leases.list()]
-        assert sorted(x.position or "" for x in checkpoints if x) == ["0", "1"]
-
-
 async def test_a_host_that_is_cancelled_twice_stops_at_once_and_still_leaves() -> None:
     seen, feed, leases = Seen(), MemoryFeed(1), MemoryLeases()
     seen.seconds = 1000.0

@@ -19,7 +19,7 @@ from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import UserError
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
-from tests.support.looking import in_order, lease_in, now, start, until
+from tests.support.looking import in_order, lease_in, now, start
 from tests.support.odd_errors import Unprintable
 from tests.support.proxies import proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -101,23 +101,6 @@ async def test_poison_is_put_aside_and_everything_else_is_delivered(concurrency:
         assert [n for n in delivered(fleet) if n >= 0] == all_but(2000, *poison)
         assert in_order(fleet.log.changes)
         assert set((await fleet.lags()).values()) == {0}
-
-
-async def test_a_host_killed_while_it_isolates_repeats_no_half_that_is_done() -> None:
-    observer = Failing(lambda x: number(x) == 900)
-    async with fleet_of(observer, make.memory_feed(1, 1000), DEAD_LETTER) as fleet:
-        fleet.start("a")
-        await until(lambda: any(size == 1 for _, size in observer.calls))
-        await asyncio.sleep(5)
-        await fleet.kill("a")
-        checkpoint = (await lease_in(fleet.container)).checkpoint
-        assert checkpoint is not None
-        assert (checkpoint.position, checkpoint.high) == ("900", 1000)
-        assert [x.sequence for x in checkpoint.holes] == [901]
-        fleet.start("b")
-        await asyncio.sleep(1000)
-        assert await put_aside(fleet) == [900]
-        assert delivered(fleet) == all_but(1000, 900)
 
 
 async def test_a_key_that_waits_is_told_until_it_is_done_though_others_go_on() -> None:
@@ -250,41 +233,19 @@ async def test_a_range_whose_observer_cannot_open_yet_stops_for_nobody() -> None
 # What is no plain exception
 
 
-class PrintableOnce(ValueError):
-    printed = False
-
-    def __str__(self) -> str:
-        if self.printed:
-            raise RuntimeError("no text")
-        self.printed = True
-        return "the first time"
-
-
-ODD_TEXTS = [
-    (lambda: ValueError("no such town: \ud800"), "ValueError: no such town: \\ud800"),
-    (lambda: ValueError("nul \0 byte"), "ValueError: nul \\x00 byte"),
-    (PrintableOnce, "PrintableOnce: the first time"),
-]
-
-
-@pytest.mark.parametrize(
-    ("error", "text"), [*ODD_TEXTS, (lambda: ValueError("x" * 600), "ValueError: xxx")]
-)
-async def test_whatever_the_error_says_a_range_that_stops_is_paused_for_it(
-    error: Callable[[], BaseException], text: str
-) -> None:
-    observer = Failing(lambda x: number(x) == 3, raises=error)
+async def test_whatever_the_error_says_a_range_that_stops_is_paused_for_it() -> None:
+    observer = Failing(lambda x: number(x) == 3, raises=lambda: ValueError("\ud800" * 600))
     async with fleet_of(observer, make.memory_feed(1, 10), STOP_RANGE) as fleet:
         fleet.start("a")
         await asyncio.sleep(100)
         paused = (await lease_in(fleet.container)).paused
         assert paused is not None
-        assert text in paused
+        assert "ValueError: \\ud800" in paused
         assert len(paused) <= 500
         assert not fleet.running["a"].done()
 
 
-@pytest.mark.parametrize("kind", [PrintableOnce, Unprintable, SystemExit])
+@pytest.mark.parametrize("kind", [Unprintable, SystemExit])
 async def test_whatever_a_close_raises_the_lease_is_released(kind: type[BaseException]) -> None:
     class Closing:
         async def process(self, changes: Sequence[Change]) -> None: ...

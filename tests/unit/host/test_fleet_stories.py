@@ -11,7 +11,6 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
-from changefeed.observers.observer import CloseReason
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
@@ -30,24 +29,6 @@ def container(request: pytest.FixtureRequest) -> LeaseContainer:
     return TwoStoreLeases(MemoryOwnership(), MemoryCheckpoints())
 
 
-async def test_stopping_releases_every_lease_and_keeps_every_position(
-    container: LeaseContainer,
-) -> None:
-    feed = make.memory_feed(3, 300)
-    async with Fleet(feed, container) as fleet:
-        fleet.start("a")
-        await asyncio.sleep(SETTLED)
-        await fleet.stop("a")
-        assert set((await fleet.owners()).values()) == {None}
-        assert await container.members() == []
-        assert [x[2] for x in fleet.log.closed] == [CloseReason.STOPPING] * 3
-        fleet.start("b")
-        await asyncio.sleep(1)
-        assert await fleet.loads() == {"b": 3}
-        await fleet.stop("b")
-        assert len(fleet.log.delivered) == 300  # nothing twice
-
-
 async def test_a_stop_that_cuts_off_an_observer_says_so_and_its_work_comes_again() -> None:
     feed, container = make.memory_feed(1, 100), MemoryLeases()
     async with Fleet(feed, container, pace=1.0) as fleet:
@@ -62,18 +43,6 @@ async def test_a_stop_that_cuts_off_an_observer_says_so_and_its_work_comes_again
         fleet.start("b")
         await asyncio.sleep(101)
         assert len(fleet.log.delivered) == 100
-
-
-async def test_a_second_request_to_stop_stops_at_once() -> None:
-    feed = make.memory_feed(1, 100)
-    async with Fleet(feed, pace=1.0) as fleet:
-        host = fleet.start("a")
-        await asyncio.sleep(5)
-        began = now()
-        host.stop()
-        with pytest.raises(StopIncomplete):
-            await fleet.stop("a")
-        assert now() - began < 1
 
 
 async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so() -> None:

@@ -54,21 +54,6 @@ async def test_a_range_at_rest_has_no_tasks_but_to_deliver_and_to_read(
     assert await tasks(30) - await tasks(10) == 2 * 20
 
 
-async def test_a_change_of_one_range_at_rest_is_read_within_an_interval() -> None:
-    feed = MemoryFeed(100)
-    asked = Asked(feed)
-    async with Fleet(asked.feed, MemoryLeases()) as fleet:
-        fleet.start("a")
-        for _ in range(3):
-            await asyncio.sleep(SETTLED)
-            asked.count.clear()
-            feed.append("key", range_id=R0)
-            delivered = len(fleet.log.delivered)
-            await asyncio.sleep(1.2)
-            assert len(fleet.log.delivered) == delivered + 1
-            assert asked.count["read"] <= 3  # the change, the end behind it, and its age
-
-
 async def test_the_lag_of_a_range_in_which_a_read_has_just_found_nothing_is_not_asked_for() -> (
     None
 ):

@@ -11,7 +11,6 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
-from tests.support.logs import captured_logs
 from tests.support.looking import start
 from tests.support.proxies import proxied
 
@@ -32,22 +31,6 @@ class Refusing:
         if self.out and name in {"acquire", "replace", "checkpoint", "write"}:
             raise StoreUnavailable("503: not writable here")
         return await call()
-
-
-async def test_the_others_read_what_a_host_would_that_cannot_acquire() -> None:
-    feed, container, refusing = make.memory_feed(4, 40), MemoryLeases(), Refusing()
-    async with Fleet(feed, container) as fleet:
-        with captured_logs("WARNING") as logs:
-            start(fleet, "a")
-            fleet.start("b", container=proxied(container, refusing))
-            await asyncio.sleep(NOTICED)
-        assert await fleet.loads() == {"a": 4, "b": 0}
-        assert len(fleet.log.delivered) == 40
-        said = [x for x in logs if x.get("operation") == "write leases"]
-        assert [x["error"] for x in said] == ["503: not writable here"]
-        refusing.out = False
-        await asyncio.sleep(2 * NOTICED)
-        assert await fleet.loads() == {"a": 2, "b": 2}
 
 
 async def test_the_others_read_what_a_host_would_that_may_not_write_checkpoints() -> None:

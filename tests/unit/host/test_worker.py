@@ -170,18 +170,6 @@ async def test_a_closed_observer_cannot_say_that_what_its_successor_was_given_is
         assert (await lease_in(container)).position == "5"
 
 
-async def test_so_many_changes_may_be_done_and_not_checkpointed_and_no_more() -> None:
-    feed, container, observer = make.memory_feed(1, 100), MemoryLeases(), Handed()
-    slow = proxied(container, SLOW)
-    parts = {"feed": {"page_size": 10}, "observer": {"max_unacknowledged": 20}}
-    async with fleet_of(lambda: observer, feed, slow, parts) as running:
-        running.start("a")
-        await asyncio.sleep(5)
-        assert len(observer.changes) == 20
-        await asyncio.sleep(6)
-        assert len(observer.changes) == 30  # the first ten are stored by now
-
-
 class HalfWay(Handed):
     """Says of each batch that its first half is done; keeps how much was not stored then."""
 

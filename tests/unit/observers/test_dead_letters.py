@@ -21,7 +21,6 @@ from changefeed.observers.dead_letters import (
     replay,
 )
 from changefeed.observers.dead_letters.stored import StoredDeadLetters
-from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.kinds import LETTER_PARTS, LETTERS
@@ -296,21 +295,6 @@ async def test_a_replayed_letter_is_handled_by_a_fresh_observer_and_then_gone() 
     await replay(letters, make.letter(5), adapt(Recording, {"calls": calls}))
     assert calls == [("open", "r1", 7), [5], CloseReason.STOPPING]
     assert await letters.list() == []
-
-
-@pytest.mark.parametrize(
-    "kind", [ValueError, SystemExit, KeyboardInterrupt, asyncio.CancelledError]
-)
-async def test_a_letter_stays_whatever_its_replay_raises(kind: type[BaseException]) -> None:
-    async def raises(changes: Sequence[Change]) -> None:
-        del changes
-        raise kind
-
-    letters = MemoryDeadLetters()
-    await letters.put(make.letter(5))
-    with pytest.raises(AttemptFailed, match=kind.__name__):
-        await replay(letters, make.letter(5), adapt(raises))
-    assert await make.whole(letters) == [make.letter(5)]
 
 
 async def test_with_manual_checkpoints_a_replay_is_done_when_it_is_acknowledged() -> None:

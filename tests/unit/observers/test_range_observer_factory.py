@@ -1,19 +1,18 @@
 """The wrappers in their order, by what comes out of all of them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import Change
 from changefeed.leases.errors import LeaseLost
 from changefeed.observers.adapters import adapt
-from changefeed.observers.errors import ObserverStuck
 from tests.support import make
 from tests.support.handing import Handing
-from tests.support.observers import Gate, cancelled_by_itself
+from tests.support.observers import Gate
 
 pytestmark = pytest.mark.usefixtures("steady_delays")
 
@@ -26,35 +25,6 @@ def handing(observe: Any, gate: Gate | None = None, **settings: Any) -> Handing:
 
 
 STACKS = [{}, {"timeout": 10.0}, {"concurrency": 2}, {"timeout": 10.0, "concurrency": 2}]
-
-
-@pytest.mark.parametrize("settings", STACKS)
-@pytest.mark.parametrize(
-    "raising",
-    [
-        ValueError,
-        SystemExit,
-        KeyboardInterrupt,
-        GeneratorExit,
-        asyncio.CancelledError,
-        cancelled_by_itself,
-        lambda: ObserverStuck(RangeId("r1"), "process", 15.0),
-    ],
-)
-async def test_whatever_the_observer_raises_it_is_tried_again_and_has_failed_then(
-    raising: Callable[[], BaseException], settings: dict[str, Any]
-) -> None:
-    calls: list[str] = []
-
-    async def observe(changes: Sequence[Change]) -> None:
-        calls.append(changes[0].key)
-        raise raising()
-
-    handed = handing(observe, **settings)
-    await handed.process(BATCH, seconds=5)
-    assert 2 < calls.count("a") < 10
-    assert handed.told.gave_up > 0
-    assert handed.left == [1, 2]
 
 
 @pytest.mark.parametrize("settings", STACKS)
