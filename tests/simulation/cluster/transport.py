@@ -137,8 +137,8 @@ class SimConnection(BrokerConnection):
             answer = await process.ask(lambda core: served(world, core, method, asked), seconds)
         except Unreachable as error:
             raise FeedUnavailable(f"{url} does not answer: {error}") from error
-        content = answer.body
-        assert isinstance(content, bytes)
+        assert isinstance(answer.body, bytes | bytearray)
+        content = bytes(answer.body)
         if answer.status != web.HTTPOk.status_code and not any_answer:
             refuse(url, cast("aiohttp.ClientResponse", answer), content, of)
         return content
