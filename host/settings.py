@@ -189,7 +189,7 @@ class ObserverSettings(Section):
     timeout: Seconds | None = None
     """How long the observer may take for one batch (or to open) before the attempt counts
     as failed. A plain function that does not end even then stops the host."""
-    retry: RetrySettings = Field(default_factory=RetrySettings)
+    retry: RetrySettings = RetrySettings.defaults()
     on_failure: Literal["retry", "dead-letter", "stop-range"] = "retry"
     """What becomes of a change that fails again and again where others succeed: its key waits
     for ever; or it is put to the dead letters, and its key goes on; or the range is paused, for
@@ -301,14 +301,14 @@ class Settings(AllSettings):
     foreign_sections = ("pipeline",)
     of_processors = ("feed", "leases", "observer", "cosmos", "backends")
 
-    host: HostSettings = Field(default_factory=HostSettings)
-    feed: FeedSettings = Field(default_factory=FeedSettings)
-    leases: LeaseSettings = Field(default_factory=LeaseSettings)
-    observer: ObserverSettings = Field(default_factory=ObserverSettings)
-    cosmos: CosmosSettings = Field(default_factory=CosmosSettings)
-    backends: BackendsSettings = BackendsSettings()
-    web: WebSettings = Field(default_factory=WebSettings)
-    log: LogSettings = Field(default_factory=LogSettings)
+    host: HostSettings = HostSettings.defaults()
+    feed: FeedSettings = FeedSettings.defaults()
+    leases: LeaseSettings = LeaseSettings.defaults()
+    observer: ObserverSettings = ObserverSettings.defaults()
+    cosmos: CosmosSettings = CosmosSettings.defaults()
+    backends: BackendsSettings = BackendsSettings.defaults()
+    web: WebSettings = WebSettings.defaults()
+    log: LogSettings = LogSettings.defaults()
 
     @property
     def open_options(self) -> OpenOptions:

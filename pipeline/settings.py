@@ -80,7 +80,7 @@ class ObserverSettings(Section):
     """How many calls of observers of one range to make at once, each with other keys."""
     timeout: Seconds | None = None
     """How long the observer may take for one call before the attempt counts as failed."""
-    retry: RetrySettings = RetrySettings()
+    retry: RetrySettings = RetrySettings.defaults()
     on_failure: Literal["retry", "dead-letter", "stop"] = "retry"
     """What becomes of a change that fails again and again where others succeed: its key waits
     for ever; or it is put to the dead letters, and its key goes on; or the command ends, where
@@ -151,12 +151,12 @@ class PipelineSettings(AllSettings):
     keep_files: Seconds = 604_800.0
     """How old such a file must be, in whole hours: longer than any batch, and any query over a
     table, takes."""
-    changes: ChangesSettings = ChangesSettings()
-    latest: LatestSettings = LatestSettings()
+    changes: ChangesSettings = ChangesSettings.defaults()
+    latest: LatestSettings = LatestSettings.defaults()
     aggregates: tuple[AggregateSettings, ...] = ()
-    observer: ObserverSettings = ObserverSettings()
-    web: WebSettings = WebSettings()
-    log: LogSettings = LogSettings()
+    observer: ObserverSettings = ObserverSettings.defaults()
+    web: WebSettings = WebSettings.defaults()
+    log: LogSettings = LogSettings.defaults()
 
     @property
     def tables(self) -> Sequence[str]:

@@ -92,6 +92,14 @@ class Section(BaseModel):
         defer_build=True,  # of all sections, one process validates the outermost
     )
 
+    @classmethod
+    def defaults(cls) -> Any:
+        """Return what says, for a field, that the section is there with all of its defaults.
+
+        They are checked with what is around them: to make the section would check it twice.
+        """
+        return Field(default_factory=dict)
+
     @field_validator("*", mode="before")
     @classmethod
     def _take_no_truth_for_a_number(cls, given: object, of: ValidationInfo) -> object:

@@ -9,11 +9,11 @@ files of all modules that are loaded by then, before each start of a host.
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeGuard, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -64,12 +64,13 @@ class SectionDoc:
     """Whether it takes sections that others check, whatever they are called."""
 
 
-def sections(model: type, path: Path = ()) -> Iterator[SectionDoc]:
-    """Yield the sections in the order they are written in, outer ones first.
+@cache
+def sections(model: type, path: Path = ()) -> Sequence[SectionDoc]:
+    """Return the sections in the order they are written in, outer ones first.
 
     Settings in no section come first, under an empty name.
     """
-    entries, inner = [], []
+    entries, inner, found = [], list[tuple[str, type]](), list[SectionDoc]()
     for name, info in _fields(model).items():
         if _is_section(info.annotation):
             inner.append((name, info.annotation))
@@ -78,10 +79,10 @@ def sections(model: type, path: Path = ()) -> Iterator[SectionDoc]:
     if path or entries:
         text = inspect.cleandoc(model.__doc__ or "")
         is_open = issubclass(model, BaseModel) and model.model_config.get("extra") == "allow"
-        yield SectionDoc(path=path, text=text, entries=tuple(entries), is_open=is_open)
+        found.append(SectionDoc(path=path, text=text, entries=tuple(entries), is_open=is_open))
     for name, annotation in inner:
-        assert isinstance(annotation, type), "a section is a class"
-        yield from sections(annotation, (*path, name))
+        found += sections(annotation, (*path, name))
+    return found
 
 
 def names(model: type) -> list[Path]:
@@ -123,7 +124,7 @@ def is_secret(annotation: object) -> bool:
     return SecretStr in (annotation, *get_args(annotation))
 
 
-def _is_section(annotation: Any) -> bool:
+def _is_section(annotation: object) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
@@ -162,6 +163,6 @@ def _entry(section: type, name: str, info: FieldInfo) -> Entry:
         required=info.is_required(),
         example=info.examples[0] if info.examples else None,
         items=tuple(_entry(item, *x) for x in _fields(item).items())
-        if isinstance(item, type) and _is_section(item)
+        if _is_section(item)
         else (),
     )

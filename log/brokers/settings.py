@@ -153,12 +153,12 @@ class BrokerSettings(AllSettings):
     prefix = "CHANGEFEED_BROKER__"
     init_command = "changefeed config broker"
 
-    broker: BrokerSection = Field(default_factory=BrokerSection)
-    web: WebSection = Field(default_factory=WebSection)
-    writing: WritingSection = Field(default_factory=WritingSection)
-    compaction: CompactionSection = Field(default_factory=CompactionSection)
-    membership: MembershipSection = Field(default_factory=MembershipSection)
-    log: LogSettings = Field(default_factory=LogSettings)
+    broker: BrokerSection = BrokerSection.defaults()
+    web: WebSection = WebSection.defaults()
+    writing: WritingSection = WritingSection.defaults()
+    compaction: CompactionSection = CompactionSection.defaults()
+    membership: MembershipSection = MembershipSection.defaults()
+    log: LogSettings = LogSettings.defaults()
 
     @property
     def core(self) -> CoreSettings:
