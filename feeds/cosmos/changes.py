@@ -1,8 +1,9 @@
 """From the pages of a change feed, as bytes, to changes.
 
 A page is parsed twice, both times by msgspec: once to cut it into its items without looking
-into them, and once for the few fields of each that a change needs. The body of a change
-is the item as it came, system properties included, so no JSON is ever written here.
+into them, and once for the few fields of each that a change needs. Of a version one image is
+looked into. The body of a change is the item as it came, system properties included, so no
+JSON is ever written here.
 
 What the modes show:
 
@@ -50,6 +51,7 @@ _OPERATIONS = {
 _FIELDS = {"id": "id", "_lsn": "lsn", "_ts": "ts"}
 _MICROSECONDS = 1_000_000
 _ODD = (msgspec.DecodeError, UnicodeError)
+_NONE = msgspec.Raw(b"")
 
 
 class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -57,25 +59,31 @@ class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     lsn: int
     crts: int
     id: str | None = None
-    partition_key: Any = None
+    partition_key: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _RawImages(msgspec.Struct, frozen=True, gc=False):
-    current: msgspec.Raw = msgspec.Raw(b"{}")
-    previous: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _PageOfVersions(msgspec.Struct, frozen=True, gc=False):
-    documents: list[_RawImages] = msgspec.field(name="Documents")
-    container_rid: str = msgspec.field(name="_rid", default="")
-
-
-class _Version(_RawImages, frozen=True, gc=False, kw_only=True):
+class _Version(msgspec.Struct, frozen=True, gc=False):
     metadata: _Metadata
+    current: msgspec.Raw = msgspec.Raw(b"{}")
+    previous: msgspec.Raw = _NONE
 
     @property
     def lsn(self) -> int:
         return self.metadata.lsn
+
+    @property
+    def is_delete(self) -> bool:
+        return self.metadata.operation_type == "delete"
+
+    @property
+    def image(self) -> msgspec.Raw:
+        """The image that has the key and the id."""
+        return self.previous if self.previous is not _NONE and self.is_delete else self.current
+
+
+class _PageOfVersions(msgspec.Struct, frozen=True, gc=False):
+    documents: list[_Version] = msgspec.field(name="Documents")
+    container_rid: str = msgspec.field(name="_rid", default="")
 
 
 class _Item(msgspec.Struct, frozen=True, gc=False):
@@ -168,15 +176,9 @@ class Changes:
         ]
         base = _Image if all_versions else _Item
         item: Any = msgspec.defstruct("Item", extra, bases=(base,), frozen=True, gc=False)
-        document: Any = item
-        if all_versions:
-            images = [(x, item, item()) for x in ("current", "previous")]
-            every: list[Any] = [("metadata", _Metadata), *images]
-            document = msgspec.defstruct("Version", every, frozen=True, gc=False)
         items = msgspec.defstruct(
-            "Items", [("items", list[document], msgspec.field(name="Documents"))], gc=False
+            "Items", [("items", list[item], msgspec.field(name="Documents"))], gc=False
         )
-        self._document = document
         self._rows: Any = self._rows_of_versions if all_versions else self._rows_of_items
         self._raws: Any = msgspec.json.Decoder(_PageOfVersions if all_versions else Documents)
         self._version = msgspec.json.Decoder(_Version)
@@ -241,10 +243,13 @@ class Changes:
     def _columns(self, body: bytes) -> CutPage | None:
         """Read a page as a whole; return ``None`` where a document of it is odd."""
         try:
-            items: Sequence[Any] = self._items.decode(body).items
-            raws = self._raws.decode(body)
-            rows = self._rows(raws.documents, items)
-            return CutPage(rows=rows, container_rid=raws.container_rid)
+            page = self._raws.decode(body)
+            if self._all_versions:
+                items = [self._item.decode(x.image) for x in page.documents]
+            else:
+                items = self._items.decode(body).items
+            rows = self._rows(page.documents, items)
+            return CutPage(rows=rows, container_rid=page.container_rid)
         except (*_ODD, KeyError, RecursionError):  # the key is an operation that is not known
             return None
 
@@ -253,10 +258,13 @@ class Changes:
         if not self._all_versions:
             return self._item_of(raw)
         try:
-            return self._version.decode(raw)
+            found = self._version.decode(raw)
+            if found.is_delete:  # its key is read there
+                msgspec.json.decode(found.metadata.partition_key)
         except _ODD as error:
             metadata = _values(raw).get("metadata")
             return _Unreadable.because(error, metadata if isinstance(metadata, dict) else {})
+        return found
 
     def _item_of(self, raw: bytes | msgspec.Raw) -> Any:
         try:
@@ -273,23 +281,19 @@ class Changes:
     def _change(self, range_id: RangeId, raw: msgspec.Raw, found: Any, sequence: int) -> Change:
         raws: Sequence[Any] = [raw]
         if isinstance(found, _Version):
-            raws, found = [found], self._with_image(found)
+            raws, found = [found], self._image_of(found)
         if isinstance(found, _Unreadable):
             return found.change(range_id, raw, sequence)
         (change,) = _changes_of(range_id, self._rows(raws, [found]))
         return msgspec.structs.replace(change, sequence=sequence)
 
-    def _with_image(self, version: _Version) -> Any:
-        """Return a version with the image it is known by; or ``_Unreadable``."""
-        metadata = version.metadata
-        operation = _OPERATIONS.get(metadata.operation_type)
-        if operation is None:
-            reason = f"{metadata.operation_type!r} is not a known operation"
-            return _Unreadable(reason=reason, lsn=metadata.lsn, id=metadata.id or "")
-        deleted = operation is Operation.DELETE
-        image = self._item_of((deleted and bytes(version.previous)) or version.current)
-        odd = isinstance(image, _Unreadable)
-        return image if odd else self._document(metadata, image, image)
+    def _image_of(self, version: _Version) -> Any:
+        """Return the image that a version is known by; or ``_Unreadable``."""
+        head = version.metadata
+        if head.operation_type in _OPERATIONS:
+            return self._item_of(version.image)
+        reason = f"{head.operation_type!r} is not a known operation"
+        return _Unreadable(reason=reason, lsn=head.lsn, id=head.id or "")
 
     def _rows_of_items(self, raws: Sequence[msgspec.Raw], items: Sequence[Any]) -> Rows:
         return Rows(
@@ -302,18 +306,13 @@ class Changes:
             committed_us=[x.ts * _MICROSECONDS for x in items],
         )
 
-    def _rows_of_versions(self, raws: Sequence[_RawImages], versions: Sequence[Any]) -> Rows:
+    def _rows_of_versions(self, versions: Sequence[_Version], images: Sequence[Any]) -> Rows:
         heads = [x.metadata for x in versions]
         operations = [_OPERATIONS[x.operation_type] for x in heads]
-        gone = [n for n, x in enumerate(operations) if x is Operation.DELETE]
-        previous = [bytes(x.previous) or None for x in raws]
-        images = [x.current for x in versions]
-        bodies: list[bytes | msgspec.Raw] = [x.current for x in raws]
-        for n in gone:
-            images[n] = versions[n].previous if previous[n] else images[n]
-            bodies[n] = b""
+        bodies: list[bytes | msgspec.Raw] = [x.current for x in versions]
         keys = [*self._keys(images)]
-        for n in gone:
+        for n in [n for n, x in enumerate(versions) if x.is_delete]:
+            bodies[n] = b""
             keys[n] = self._key_of_deleted(heads[n], images[n])
         return Rows(
             sequences=sequences([x.lsn for x in heads]),
@@ -321,15 +320,16 @@ class Changes:
             ids=[x.id or head.id or "" for x, head in zip(images, heads, strict=True)],
             operations=operations,
             bodies=bodies,
-            previous=previous,
+            previous=[None if x.previous is _NONE else bytes(x.previous) for x in versions],
             committed_us=[x.crts * _MICROSECONDS for x in heads],
         )
 
     def _key_of_deleted(self, metadata: _Metadata, image: Any) -> str:
         """Read the key of what is gone from its metadata, by path, or from its last image."""
-        if not isinstance(metadata.partition_key, dict):
+        values = msgspec.json.decode(metadata.partition_key)
+        if not isinstance(values, dict):
             return self._key(image)
-        return key_text([walked(metadata.partition_key, path) for path in self._paths])
+        return key_text([walked(values, path) for path in self._paths])
 
     def _keys(self, items: Sequence[Any]) -> Sequence[str]:
         firsts = [*map(self._first_head, items)]
