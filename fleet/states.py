@@ -17,7 +17,6 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.fleet.changes import hour_with, moves_between
 from changefeed.fleet.status import (
     FleetStatus,
-    HostState,
     HostStatus,
     Metrics,
     Problem,
@@ -29,7 +28,7 @@ from changefeed.fleet.status import (
 from changefeed.leases.fleet import Fleet, is_placeholder
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import Lease, Member
+from changefeed.leases.lease import Lease
 
 _MOVES = 100
 _PAST = 2000
@@ -259,11 +258,11 @@ def _hosts(
     for _, x in sorted(fleet.members.items()):
         if is_placeholder(x):
             continue
-        told = reports.get(x.name) or Report(host=x.name)
+        told, is_dead = reports.get(x.name) or Report(host=x.name), x.name in fleet.dead
         recorded.append(
             HostStatus(
                 name=x.name,
-                state=_state_of_host(x, is_dead=x.name in fleet.dead),
+                state="dead" if is_dead else "stopping" if x.stopping else "running",
                 total=totals(owned.get(x.name, ())),
                 address=x.address,
                 version=told.version or x.software,
@@ -278,12 +277,6 @@ def _hosts(
     others = sorted(owned.keys() - {x.name for x in recorded})
     foreign = [HostStatus(name=x, state="foreign", total=totals(owned[x])) for x in others]
     return [*recorded, *foreign]
-
-
-def _state_of_host(member: Member, *, is_dead: bool) -> HostState:
-    if is_dead:
-        return "dead"
-    return "stopping" if member.stopping else "running"
 
 
 def problem_of_feed(error: FeedError) -> Problem:

@@ -20,7 +20,7 @@ taken by what it says.
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
@@ -47,6 +47,16 @@ class ListedAt:
         assert self.asked <= self.answered, f"answered before it was asked: {self}"
 
 
+class _Seen(NamedTuple):
+    """A sign of life, since when it stands still as seen from here, and for how long it may
+    have done so before that, by its stamp.
+    """
+
+    sign: Hashable
+    since: float
+    before: float
+
+
 class ExpiryWatch(Generic[K]):
     """Remembers the signs of life of one kind of thing. Times are in seconds.
 
@@ -59,7 +69,7 @@ class ExpiryWatch(Generic[K]):
     ) -> None:
         self._max_clock_skew = max_clock_skew
         self.judge_by(expiration, shortest_watch=shortest_watch)
-        self._seen: dict[K, tuple[Hashable, float]] = {}
+        self._seen: dict[K, _Seen] = {}
         self._expired: set[K] = set()
 
     def judge_by(self, expiration: float, *, shortest_watch: float) -> None:
@@ -70,32 +80,30 @@ class ExpiryWatch(Generic[K]):
 
     def expired(self, listed: Mapping[K, HasSignOfLife], at: ListedAt) -> set[K]:
         """Take in a listing, and return the keys of what is dead."""
-        seen: dict[K, tuple[Hashable, float]] = {}
+        seen: dict[K, _Seen] = {}
         for key, thing in listed.items():
             known = self._seen.get(key)
             if known is None:
-                since = at.answered - self._still_before(thing, at)
-            else:
-                since = known[1] if known[0] == thing.sign_of_life else at.answered
-            assert since <= at.answered, f"{key!r} was seen at {since}, after {at}"
-            seen[key] = (thing.sign_of_life, since)
+                stamp = at.wall if thing.stamp is None else thing.stamp
+                before = max(0.0, at.wall - stamp - self._max_clock_skew)
+                known = _Seen(thing.sign_of_life, at.answered, before)
+            elif known.sign != thing.sign_of_life:
+                known = _Seen(thing.sign_of_life, at.answered, 0.0)
+            assert known.since <= at.answered, f"{key!r}: {known} is after {at}"
+            seen[key] = known
         self._seen = seen
-        self._expired = {key for key, (_, x) in seen.items() if at.asked - x >= self.expiration}
+        still = self.still(at.asked).items()
+        self._expired = {key for key, seconds in still if seconds >= self.expiration}
         return self._expired
 
-    def _still_before(self, thing: HasSignOfLife, at: ListedAt) -> float:
-        """Return for how long it had stood still when it was first seen, by its stamp."""
-        if thing.stamp is None:
-            return 0.0
-        age = at.wall - thing.stamp - self._max_clock_skew
-        return min(max(0.0, age), self._longest_before)
-
-    def still(self, at: ListedAt) -> dict[K, float]:
-        """Return for how long each has stood still, as of the listing taken in last."""
-        return {key: at.answered - since for key, (_, since) in self._seen.items()}
+    def still(self, moment: float) -> dict[K, float]:
+        """Return for how long each has stood still at a moment, as it was listed last."""
+        return {
+            key: moment - x.since + min(x.before, self._longest_before)
+            for key, x in self._seen.items()
+        }
 
     def next_expiry(self) -> float | None:
         """Return when, on our clock, the next thing would expire if nothing moved."""
-        left = (since for key, (_, since) in self._seen.items() if key not in self._expired)
-        first = min(left, default=None)
-        return None if first is None else first + self.expiration
+        left = {key: x for key, x in self.still(0.0).items() if key not in self._expired}
+        return self.expiration - max(left.values()) if left else None

@@ -250,7 +250,7 @@ class FleetWatch:
             dead=dead,
             alive=self._alive(owned, records, expired, dead),
             shared=self._shared,
-            still=self._members.still(at),
+            still=self._members.still(at.answered),
             at=at,
             next_expiry=min((x for x in moments if x is not None), default=None),
             expiration=self.expiration,

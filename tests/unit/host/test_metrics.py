@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import ObserverSettings
-from changefeed.leases.expiry import ListedAt
+from changefeed.leases.fleet import NOTHING_LISTED
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.observers.judge import Waiting
 from changefeed.observers.observer import CloseReason
@@ -18,7 +18,6 @@ from changefeed.runtime.telemetry import own_metrics
 from tests.support import make
 
 R0 = RangeId("r0")
-MOMENT = ListedAt(asked=0.0, answered=0.0, wall=0.0)
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -83,7 +82,7 @@ def test_loads_are_those_that_the_leases_of_this_host_say() -> None:
         events.acquired(owned, Position("0"), "available", None)
         unknown = replace(owned, range=FeedRange(id=RangeId("r1")))
         leases = [owned.with_load(0.35, cooling=False), unknown]
-        events.activity.fleet = make.fleet_watch().take(leases, [], MOMENT)
+        events.activity.fleet = make.fleet_watch().take(leases, [], NOTHING_LISTED.at)
         found = samples(registry)
         events.given_up(owned, CloseReason.HANDED_OVER)
         later = samples(registry)

@@ -1,3 +1,4 @@
+import pytest
 from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
@@ -38,9 +39,14 @@ def test_a_listing_that_was_long_under_way_makes_nobody_look_dead() -> None:
     assert seen.expired({R0: OWNED}, at(40)) == {R0}
 
 
-def test_a_stamp_far_older_than_any_clock_error_shortens_the_wait_to_two_renewals() -> None:
+@pytest.mark.parametrize("expiration", [30.0, 60.0])  # when it is seen first
+def test_a_stamp_far_older_than_any_clock_error_shortens_the_wait_to_two_renewals(
+    expiration: float,
+) -> None:
     seen, old = watch(), replace(OWNED, stamp=1_000.0)
+    seen.judge_by(expiration, shortest_watch=expiration * 2 / 3)
     assert seen.expired({R0: old}, at(0, wall=1_400.0)) == set()
+    seen.judge_by(30.0, shortest_watch=20.0)
     assert seen.next_expiry() == 20
     assert seen.expired({R0: old}, at(19.9, wall=1_419.9)) == set()
     assert seen.expired({R0: old}, at(20, wall=1_420.0)) == {R0}

@@ -12,13 +12,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.fleet.states import FleetListing, fleet_status
 from changefeed.leases.container import ListedFleet
 from changefeed.leases.expiry import ListedAt
-from changefeed.leases.fleet import (
-    NOTHING_LISTED,
-    Fleet,
-    FleetWatch,
-    fence_owner,
-    is_placeholder,
-)
+from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner, is_placeholder
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
 from changefeed.leases.listing import LeaseListing
@@ -66,7 +60,7 @@ def seen(leases: Sequence[Lease]) -> FleetListing:
     return FleetListing(
         feed="",
         place="",
-        fleet=NOTHING_LISTED,
+        fleet=FleetWatch(Timing.of(30.0)).take(leases, [], NOW),
         leases=[*keymap.leases.values()],
         keymap=keymap,
     )
