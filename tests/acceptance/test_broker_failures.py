@@ -29,8 +29,8 @@ from tests.support.broker_processes import (
 )
 from tests.support.cluster_places import in_directory, in_moto
 from tests.support.commands import QUICK, running
+from tests.support.cutting_proxy import cutting
 from tests.support.processes import PATIENCE, Running
-from tests.support.stoppable_line import line_to
 
 EXPIRATION = 2.0
 FOUR = "broker-1 broker-2 broker-3 broker-4"
@@ -203,16 +203,16 @@ async def test_over_an_object_store_one_is_killed_one_cut_off_and_the_store_fail
         stack.callback(server.discard)
         await asyncio.to_thread(server.start)
         place = await in_moto(server)
-        line = await stack.enter_async_context(line_to(server.port))
+        line = await stack.enter_async_context(cutting(server.port))
         names = "broker-1 broker-2"
         brokers = await stack.enter_async_context(BrokerProcesses(tmp_path, place, names))
         await brokers.start("broker-1", place=place.through(line.port))
         await brokers.start("broker-2")
         async with under_load(brokers, tmp_path, parts=2) as load:
-            line.cut()  # broker-1 hears nothing of its store any more
+            line.fall_silent()  # broker-1 hears nothing of its store any more
             await load.goes_on()
             await asyncio.sleep(EXPIRATION)
-            line.mend()
+            line.go_on()
             await load.goes_on()
             await brokers.kill("broker-2")
             await load.goes_on()

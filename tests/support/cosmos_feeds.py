@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -61,6 +62,21 @@ class CosmosWorld:
 
     async def remove(self, item_id: str, key: str = "p") -> None:
         assert (await self.by_hand.send("DELETE", f"{DOCS}/{item_id}", key=key)).status == 204
+
+    async def living(self) -> list[str]:
+        """Return the ids of the physical ranges, by their bounds."""
+        (container,) = await self.by_hand.control("GET", "")
+        found = sorted((x["low"], x["id"]) for x in container["ranges"] if not x["gone"])
+        return [name for _, name in found]
+
+    async def shake(self, random: Random) -> None:
+        """Split a range, or merge two."""
+        living = await self.living()
+        if len(living) > 1 and random.random() < 0.5:
+            at = random.randrange(len(living) - 1)
+            await self.by_hand.merge(*living[at : at + 2])
+        else:
+            await self.by_hand.split(range=random.choice(living))
 
     async def fault(self, **fault: Any) -> None:
         await self.by_hand.control("POST", "faults", **fault)

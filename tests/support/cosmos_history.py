@@ -33,7 +33,7 @@ class History:
         for _ in range(self.random.randrange(1, 6)):
             await self._change(f"i{self.random.randrange(_ITEMS)}")
         if self.random.random() < 0.4:
-            await self._shake()
+            await self.world.shake(self.random)
 
     def counts(self) -> Mapping[str, int]:
         """Return how many versions each item has had."""
@@ -70,13 +70,3 @@ class History:
         number = len(versions)
         await self.world.put(name, f"k{name}", n=number)
         versions.append((name, "replace" if is_there else "insert", number))
-
-    async def _shake(self) -> None:
-        """Split a range, or merge two."""
-        (container,) = await self.world.by_hand.control("GET", "")
-        living = sorted((x["low"], x["id"]) for x in container["ranges"] if not x["gone"])
-        if len(living) > 1 and self.random.random() < 0.5:
-            at = self.random.randrange(len(living) - 1)
-            await self.world.by_hand.merge(*(x for _, x in living[at : at + 2]))
-        else:
-            await self.world.by_hand.split(range=self.random.choice(living)[1])

@@ -1,7 +1,8 @@
-"""A proxy before a server that sometimes lets a request through and loses the answer.
+"""A proxy before a server that loses an answer now and then, or everything for a while.
 
 It cuts a connection after the server has answered and before the client hears of it, so
-that a write has happened and the writer does not know.
+that a write has happened and the writer does not know. Where it is silent, packets are
+dropped on the way: connections stay, new ones are taken, and nobody hears why.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ class CuttingProxy:
     def __init__(self, port: int) -> None:
         self._target = port
         self._armed = False
+        self._whole = asyncio.Event()
+        self._whole.set()
         self.port = 0
         self.cuts = 0
 
@@ -30,12 +33,23 @@ class CuttingProxy:
             await asyncio.sleep(every)
             self.cut_the_next_answer()
 
+    def fall_silent(self) -> None:
+        self._whole.clear()
+
+    def go_on(self) -> None:
+        self._whole.set()
+
     async def serve(self, client: StreamReader, to_client: StreamWriter) -> None:
         """Forward both ways until one of them ends."""
-        server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        await self._whole.wait()
+        try:
+            server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:  # it is away
+            to_client.transport.abort()
+            return
         ways = [
-            asyncio.ensure_future(_forward(client, to_server)),
-            asyncio.ensure_future(self._answer(server, to_client)),
+            asyncio.ensure_future(self._forward(client, to_server)),
+            asyncio.ensure_future(self._forward(server, to_client, answers=True)),
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -46,20 +60,17 @@ class CuttingProxy:
                 writer.transport.abort()
             await asyncio.gather(*ways, return_exceptions=True)
 
-    async def _answer(self, server: StreamReader, to_client: StreamWriter) -> None:
-        while piece := await server.read(PIECE):
-            if self._armed:
+    async def _forward(
+        self, source: StreamReader, target: StreamWriter, *, answers: bool = False
+    ) -> None:
+        while piece := await source.read(PIECE):
+            await self._whole.wait()
+            if answers and self._armed:
                 self._armed = False
                 self.cuts += 1
                 return
-            to_client.write(piece)
-            await to_client.drain()
-
-
-async def _forward(client: StreamReader, to_server: StreamWriter) -> None:
-    while piece := await client.read(PIECE):
-        to_server.write(piece)
-        await to_server.drain()
+            target.write(piece)
+            await target.drain()
 
 
 @asynccontextmanager

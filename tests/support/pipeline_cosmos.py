@@ -98,23 +98,14 @@ class ServedCosmos:
         return str(self.do(self.world.by_hand.merge(*ranges))["id"])
 
     def shake(self, random: Random) -> None:
-        """Split a range, or merge two."""
-        living = self.living()
-        if len(living) > 1 and random.random() < 0.5:
-            at = random.randrange(len(living) - 1)
-            self.merge(*living[at : at + 2])
-        else:
-            self.split(random.choice(living))
+        self.do(self.world.shake(random))
 
     def make_anew(self, *, ranges: int = 1) -> None:
         self.do(self.world.delete())
         self.do(self.world.create(ranges=ranges))
 
     def living(self) -> list[str]:
-        """Return the ids of the physical ranges, by their bounds."""
-        (container,) = self.do(self.world.by_hand.control("GET", ""))
-        found = sorted((x["low"], x["id"]) for x in container["ranges"] if not x["gone"])
-        return [name for _, name in found]
+        return self.do(self.world.living())
 
     def requests(self) -> dict[str, int]:
         """Return how often each operation was asked for since the last time."""

@@ -229,17 +229,6 @@ async def test_parts_whose_ends_differ_are_not_merged() -> None:
         await parts.merge()
 
 
-async def test_a_merge_that_was_cut_off_between_two_ends_is_completed_by_the_next() -> None:
-    parts = Parted()
-    await parts.halves()
-    await parts.cut_off(LOW, HIGH)
-    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 paused"}
-    assert await resume(parts.leases, None) == []  # it is for the command to go on with
-    await parts.merge()
-    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended"}
-    assert await parts.goes_on_in() == {"0": "4"}
-
-
 THREE = [*QUARTERS[:2], HIGH]
 
 
