@@ -71,12 +71,3 @@ def lives(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-
-
-async def test_a_fixed_port_is_that_of_the_first_and_the_others_follow(place: Path) -> None:
-    port = 20000 + os.getpid() % 20000
-    async with running(*HOSTS, f"--set=web.port={port}", cwd=place) as hosts:
-        await until_even(hosts)
-        addresses = [x["address"] for x in status(place)["hosts"]]
-        assert addresses == [f"http://127.0.0.1:{port + n}" for n in range(3)]
-        await hosts.stops(signal.SIGINT)

@@ -284,16 +284,3 @@ def test_brokers_without_a_store_or_a_token_are_refused(missing: str) -> None:
     values = [f"--set=brokers.{k}={v}" for k, v in given.items()]
     with pytest.raises(AssertionError, match=rf"brokers\.enabled needs brokers\.{missing}"):
         template("shop", "--set=brokers.enabled=true", *values)
-
-
-def test_the_values_of_the_page_make_three_brokers(tmp_path: Path) -> None:
-    page = (ROOT / "docs/kubernetes.md").read_text()
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    (file := tmp_path / "values.yaml").write_text(
-        next(x for x in blocks if x.startswith("brokers:"))
-    )
-    (made := tmp_path / "made.yaml").write_text(template("changefeed", "--values", file))
-    _, container = broker(made)
-    names = [x["metadata"]["name"] for x in documents(made) if x["kind"] == "StatefulSet"]
-    assert "changefeed-broker" in names
-    assert "AZURE_STORAGE_ACCOUNT_NAME" in {x["name"] for x in container["env"]}

@@ -29,6 +29,9 @@ time.sleep(60)
 def test_a_child_is_given_its_name_and_the_incarnations_that_are_dead() -> None:
     child = ChildStart(name="h-2", incarnation="third", dead={"first": "SIGSEGV"})
     assert arguments_of(HostFlags(name="h"), Settings(), "h-2", 1) == ["run", "--name=h-2"]
+    fixed = Settings.model_validate({"web": {"port": 8000}})
+    for n, port in enumerate(("--set=web.port=8000", "--set=web.port=8001")):
+        assert port in arguments_of(HostFlags(name="h"), fixed, "h-2", n)
     assert ChildStart.of("h-2", child.environment) == child
     assert ChildStart.of("h-2", {}).dead == {}
 
