@@ -115,17 +115,6 @@ async def test_what_hosts_have_done_behind_their_position_is_not_given_again() -
     ]
 
 
-async def test_observer_is_reopened_after_its_last_attempt_until_it_succeeds() -> None:
-    start = asyncio.get_running_loop().time()
-    Fussy.well_from = start + 30.0
-    await handed(ObserverSettings(name="fussy", retry=RETRY), some("a", 1, 2))
-    assert 30 < asyncio.get_running_loop().time() - start < 50
-    failed = ["open a epoch 1", "close a FAILED"]
-    well = ["open a epoch 1", ("a", [1]), ("a", [2]), "close a STOPPING"]
-    assert Fussy.story[:2] == failed
-    assert sorted(map(str, Fussy.story[-4:])) == sorted(map(str, well))
-
-
 async def test_stop_on_failure_fails_the_task_and_closes_the_observer() -> None:
     Fussy.poison = frozenset({2})
     settings = ObserverSettings(name="fussy", retry=RETRY, on_failure="stop")
@@ -154,18 +143,6 @@ async def test_the_change_it_fails_on_is_put_aside_and_all_others_are_done(
     assert (letter.epoch, letter.error) == (5, "not [3]")
     done = [(x[0], y) for x in Fussy.story if isinstance(x, tuple) for y in x[1]]
     assert sorted(done) == [("a", 1), ("a", 2), ("a", 4), ("b", 9)]
-
-
-async def test_an_attempt_that_takes_too_long_counts_as_failed() -> None:
-    @observer("slow")
-    class Slow(Fussy):
-        async def process(self, context: Context, changes: Sequence[Change]) -> None:
-            del context, changes
-            await asyncio.sleep(100)
-
-    settings = ObserverSettings(name="slow", retry=RETRY, timeout=10.0, on_failure="stop")
-    with pytest.raises(ObserverFailed, match="within 10 s"):
-        await handed(settings, some("a", 1))
 
 
 @pytest.mark.real_time

@@ -89,24 +89,6 @@ async def test_every_record_of_every_era_is_read_once_and_children_after_their_p
     ]
 
 
-async def test_a_batch_that_was_planned_stays_the_same_in_an_era_that_follows() -> None:
-    store = MemoryStore()
-    async with first_broker(store, parts=2) as core:
-        await fill(core, WHOLE, 5)
-        with reading(store) as access:
-            start = first_offset(access, "beginning")
-            end = next_offset(access, start, limit=3)
-            await split(core.catalogs, "orders", WHOLE)
-            await in_era(core, 2)
-            await fill(core, LOW, 1)
-            slices = plan_slices(access, start, end, changes=2)
-            assert [x for y in slices for x in names(access, y)] == [
-                (WHOLE, n) for n in (1, 2, 3)
-            ]
-            _, rest = drained(access, end)
-    assert [x for y in rest for x in y] == [(WHOLE, 4), (WHOLE, 5), (LOW, 1)]
-
-
 async def test_only_named_ranges_are_read_with_what_descends_from_them() -> None:
     store = MemoryStore()
     async with first_broker(store, parts=2) as core:

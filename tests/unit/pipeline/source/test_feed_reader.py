@@ -89,13 +89,6 @@ def test_a_page_is_on_its_way_while_the_one_before_is_cut() -> None:
     assert [x for x in feed.did if "cut" in x] == [f'cut "{n}"' for n in (5, 10, 12)]
 
 
-def test_of_a_batch_that_ends_before_its_range_no_more_is_asked_for_than_it_has() -> None:
-    feed = Pages(a_store(12))
-    with opened(feed) as access:
-        assert [len(x) for _, x in access.read(planned(access, 4))] == [4]
-    assert feed.limits == [4]
-
-
 def test_pages_are_as_large_as_the_transactions_that_were_seen() -> None:
     store = ShiftingStore()
     for _ in range(10):

@@ -105,17 +105,6 @@ class Query:
         return slices
 
 
-def test_a_fill_ends_where_the_segments_do_and_the_source_goes_on_from_there(
-    tmp_path: Path,
-) -> None:
-    query = Query(log_of_two_eras(tmp_path / "log"))
-    assert query.run(FillReader, limit=7) > 8
-    assert len(query.read) == query.filled == 60
-    assert query.run(FillReader, limit=7) == 0, "nothing is sealed that was not read"
-    query.run(StreamReader, limit=7)
-    assert len(query.read) == len(set(query.read)) == 65
-
-
 def test_what_waits_for_a_fill_is_counted_from_where_the_table_is(tmp_path: Path) -> None:
     path = tmp_path / "log"
     address = log_of_two_eras(path)

@@ -19,9 +19,7 @@ from changefeed.pipeline.source.planning import (
     first_offset,
     next_offset,
     plan_slices,
-    tasks,
 )
-from changefeed.pipeline.source.reader import Slice
 from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import Name, drained, memory_access, names
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -81,38 +79,6 @@ def test_offsets_are_the_same_text_whatever_the_order_they_were_made_in() -> Non
 def test_the_offset_of_another_source_is_refused_with_advice(text: str) -> None:
     with pytest.raises(UserError, match="checkpoint directory"):
         Offset.of(text)
-
-
-def test_a_child_is_introduced_with_the_end_of_its_parent_and_read_in_the_next_batch() -> None:
-    feed = MemoryFeed(1)
-    filled(feed, R0, 3)
-    feed.split_range(R0)
-    filled(feed, R1, 2)
-    with memory_access(feed) as access:
-        start = first_offset(access, "beginning")
-        assert start.as_json() == {"r0": ["0", False, 0]}
-        read = next_offset(access, start)
-        assert read.as_json() == {"r0": ["3", False, 0]}
-        told = next_offset(access, read)
-        assert told.as_json() == {
-            "r0": ["3", True, 0],
-            "r1": ["0", False, 1],
-            "r2": ["0", False, 1],
-        }
-        end = next_offset(access, told)
-        assert end.as_json() == {"r1": ["2", False, 1], "r2": ["0", False, 1]}
-        assert next_offset(access, end) == end
-
-
-def test_small_slices_share_a_task_and_large_ones_have_their_own() -> None:
-    def slice_(name: str, changes: int) -> Slice:
-        at = Position("0")
-        return Slice(range_id=RangeId(name), start=at, end=at, changes=changes)
-
-    given = [slice_(f"r{n}", x) for n, x in enumerate((3, 5, 20, 2, 1))]
-    shared = [[x.range_id for x in task] for task in tasks(given, least=8)]
-    assert shared == [["r0", "r1"], ["r2"], ["r3", "r4"]]
-    assert tasks([], least=8) == []
 
 
 class Meanwhile:

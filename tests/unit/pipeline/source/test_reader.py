@@ -82,17 +82,6 @@ def test_a_log_has_no_snapshot_to_start_with(tmp_path: Path) -> None:
         settled(reader(feed, initialSnapshot="true"))
 
 
-def test_a_reader_after_a_crash_gives_the_logged_batch_again(tmp_path: Path) -> None:
-    feed = a_log(tmp_path / "log", {"a": 10})
-    one = reader(feed)
-    start = settled(one)
-    end = one.latestOffset(start, ReadMaxRows(7))
-    append_to(tmp_path / "log", {"a": 5})
-    again = reader(feed)  # it is asked for no offset, only for the partitions of the log
-    assert rows(again, start, end) == 7
-    assert rows(again, end, again.latestOffset(end, ReadAllAvailable())) == 8
-
-
 def test_the_limit_is_the_option_unless_spark_wants_all(tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 10})
     one = reader(feed, maxChangesPerBatch="4")
