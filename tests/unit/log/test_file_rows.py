@@ -35,7 +35,7 @@ class Row:
         monkeypatch.setattr(frame_writer, "os", self.disk)
         monkeypatch.setattr(file_rows, "fcntl", self.disk)
         monkeypatch.setattr(file_rows, "_LOCK_PAUSE", 0.0)
-        monkeypatch.setattr(file_rows, "_LOOKED_THROUGH", 40)
+        monkeypatch.setattr(file_rows, "_LOOKED_THROUGH", 43)
         self.writer = FrameWriter(FOLDER, self.disk.make_folder)
         self.written: dict[int, list[bytes]] = {}
         self.acknowledged: dict[int, bytes] = {}
