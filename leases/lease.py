@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import inf
 from typing import Final, Literal, NewType
-from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, Hole
 from changefeed.leases.deaths import NO_DEATHS, Deaths
 from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
+from changefeed.runtime.unique_names import unique_name
 
 HostName = NewType("HostName", str)
 Incarnation = NewType("Incarnation", str)
@@ -282,7 +282,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         """Prepare a write: a name for it, a fresh one if none is given, and the wall-clock
         time.
         """
-        name = WriteId(uuid4().hex) if write_id is None else write_id
+        name = WriteId(unique_name()) if write_id is None else write_id
         assert name not in ("", self.write_id), (
             f"two writes of lease {self.range_id!r} have the name {name!r}"
         )
@@ -348,7 +348,7 @@ class FleetRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def of_feed(self, feed: str) -> "FleetRecord":
         """The leases are about this feed, and the checkpoints are theirs."""
-        name = self.id or self.checkpoints or uuid4().hex
+        name = self.id or self.checkpoints or unique_name()
         root = self.root if self.feed in (None, feed) else None
         return replace(self, id=name, checkpoints=name, feed=feed, root=root)
 

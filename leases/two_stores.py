@@ -29,7 +29,6 @@ and every claim moves that version, so a late write comes in before them or not 
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -48,6 +47,7 @@ from changefeed.leases.lease import (
 )
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.bounded import CallLimits
 from changefeed.stores.store import WHOLE
 
@@ -137,7 +137,7 @@ class TwoStoreLeases:
 
     async def create(self, lease: Lease) -> Lease:
         first = _checkpoint_of(lease, Version(""), epoch=lease.epoch)
-        first = replace(first, write_id=WriteId(uuid4().hex))
+        first = replace(first, write_id=WriteId(unique_name()))
         for _ in range(_ATTEMPTS):
             # Look first: a wiped checkpoint must not be recreated under a lease in use.
             owned = await self._ownership.read(lease.range_id)
@@ -188,7 +188,7 @@ class TwoStoreLeases:
             # Else it would be ours, unread, for as long as the checkpoints fail us alone.
             # Its owner has not begun, so it has not ended well either.
             freed = owned.released()
-            freed = replace(freed, deaths=owned.deaths, write_id=WriteId(uuid4().hex))
+            freed = replace(freed, deaths=owned.deaths, write_id=WriteId(unique_name()))
             with suppress(LeaseConflict, StoreUnavailable):
                 await self._ownership.replace(freed)
             raise

@@ -263,9 +263,7 @@ class CosmosFeed(Feed):
                 return place, answer
         raise FeedUnavailable(f"range {found.id!r} keeps moving; ask again")
 
-    def _query(
-        self, bounds: Bounds, after: Position | None, since: object
-    ) -> Mapping[str, Any]:
+    def _query(self, bounds: Bounds, after: Position | None, since: object) -> dict[str, Any]:
         mode = _CLIENT_MODES[self._mode]
         if after is None:
             feed_range = client_range(bounds.low, bounds.high)

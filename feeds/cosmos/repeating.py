@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
-from uuid import uuid4
+from uuid import UUID
 
 from azure.core.exceptions import AzureError
 from azure.core.pipeline import PipelineRequest
@@ -29,6 +29,7 @@ from azure.cosmos.aio import ContainerProxy
 from changefeed.feeds.cosmos.answers import Answer
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.topology import Place
+from changefeed.runtime.unique_names import unique_name
 
 _KEPT_FOR: Final = 60.0
 """Seconds. A signature is good for a quarter of an hour."""
@@ -80,7 +81,7 @@ class SignedRequest:
 
     async def sent_again(self, own: Mapping[str, str], body: bytes | None = None) -> Answer:
         """Send it with headers and a body of its own."""
-        headers = {**self.headers, **own, _ID: str(uuid4())}
+        headers = {**self.headers, **own, _ID: str(UUID(unique_name()))}
         if body is not None:
             headers[_LENGTH] = str(len(body))
         request = HttpRequest(self.method, self.url, data=body)

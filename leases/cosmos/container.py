@@ -22,7 +22,6 @@ two hosts in two regions would both win. All hosts must write in the same region
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NoReturn, TypeVar
-from uuid import uuid4
 
 from msgspec.structs import replace
 
@@ -38,6 +37,7 @@ from changefeed.leases.stored import StoredMembers
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.bounded import CallLimits, StoreCalls
 from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items
@@ -148,7 +148,7 @@ class CosmosLeases(StoredMembers):
         require_position(lease)
         await self._markers.begin()
         for _ in range(_ATTEMPTS):
-            document = documents.new_document(self._names, self._mode, lease, uuid4().hex)
+            document = documents.new_document(self._names, self._mode, lease, unique_name())
             made = await self._items.create(self._items.keyed(document))
             if made is not None:
                 return documents.lease_in(made)
@@ -215,7 +215,7 @@ class CosmosLeases(StoredMembers):
         of: Callable[[Document], T],
     ) -> T:
         """Write once; ``of`` makes the answer from a document whose answer was lost."""
-        seen, attempt = documents.seen_in(lease.version), uuid4().hex
+        seen, attempt = documents.seen_in(lease.version), unique_name()
         if seen is None:
             await self._refuse(lease)
         written = await write(seen, attempt)

@@ -13,7 +13,6 @@ from collections.abc import Collection
 from os.path import commonprefix
 from typing import Any
 from urllib.parse import quote
-from uuid import uuid4
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
@@ -26,6 +25,7 @@ from azure.storage.blob.aio import BlobClient, ContainerClient
 from msgspec.structs import replace
 
 from changefeed.runtime.for_each import for_each
+from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.blob.address import BlobAddress
 from changefeed.stores.blob.errors import translate_errors
 from changefeed.stores.blob.metadata import ListedBlob, record_in, stored
@@ -101,7 +101,7 @@ class BlobStore(Store):
         return None if whole is None else await self._put(whole)
 
     async def _put(self, record: Record) -> Record | None:
-        wanted, token = stored(record), uuid4().hex
+        wanted, token = stored(record), unique_name()
         assert _TOKEN not in wanted.metadata, (
             f"the token would hide what {wanted.metadata} says"
         )

@@ -7,13 +7,13 @@ again, knows its own.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
 
 from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.for_each import for_each
+from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.store import (
@@ -93,7 +93,7 @@ class CosmosStore(Store):
             "id": self._names.record(record.kind, record.key),
             "key": record.key,
             "record": msgspec.json.decode(record.body),
-            "attempt": uuid4().hex,
+            "attempt": unique_name(),
         }
         if record.position is not None:
             document["position"] = record.position

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Collection, Sequence
-from uuid import uuid4
 
 from msgspec.structs import replace
 
 from changefeed.runtime.errors import StoreRefused
+from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.postgres.connection import Database, Row
 from changefeed.stores.postgres.schema import quoted
 from changefeed.stores.store import WHOLE, Listed, Record, Store, short_key
@@ -107,7 +107,7 @@ class PostgresStore(Store):
         the ``first`` has that number.
         """
         position = None if record.position is None else encode(record.position)
-        values: list[object] = [self._fleet, record.kind, _id(record.key), uuid4().hex]
+        values: list[object] = [self._fleet, record.kind, _id(record.key), unique_name()]
         values += [encode(record.key), record.body.decode(), position]
         fleet, kind, key, version, *rest, old = (f"${first + n}" for n in range(8))
         answer = "returning kind, key, version, body, position"

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from typing import Any
-from uuid import uuid4
 
 from changefeed.runtime.errors import StoreRefused
+from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.redis import scripts
 from changefeed.stores.redis.address import RedisAddress
 from changefeed.stores.redis.connection import RedisCalls
@@ -33,7 +33,7 @@ class RedisStore(Store):
         if put is not None:
             assert put.kind in kinds, f"{put} would not be listed"
             place = 2 + _KEYS_OF_A_KIND * names.index(put.kind)
-            arguments += [place, put.key, put.version, uuid4().hex, put.body]
+            arguments += [place, put.key, put.version, unique_name(), put.body]
         async with self._calls.one():
             newest, total, found, written = await self._list(self._keys(*names), arguments)
         assert len(found) == len(names), f"{len(found)} answers for the kinds {names}"
@@ -53,7 +53,7 @@ class RedisStore(Store):
             return self._answered(kind, key, await self._get(self._keys(kind), [key]))
 
     async def put(self, record: Record) -> Record | None:
-        arguments: list[object] = [record.key, record.version, uuid4().hex, record.body]
+        arguments: list[object] = [record.key, record.version, unique_name(), record.body]
         if record.position is not None:
             arguments.append(record.position)
         async with self._calls.one():
