@@ -68,15 +68,6 @@ async def test_an_append_tells_which_sequences_it_got(path: Path) -> None:
         assert [x.sequence for x in await whole(log)] == list(range(1, 705))
 
 
-async def test_a_log_that_nothing_is_appended_to_has_no_news(path: Path) -> None:
-    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        whole = FeedRange(id=WHOLE)
-        end = {whole: await log.start(whole, "now")}
-        assert await log.news(end) == []
-        await writer.append(numbered(1))
-        assert await log.news(end) == [WHOLE]
-
-
 async def test_a_page_of_large_changes_holds_fewer_of_them(path: Path) -> None:
     body = b"x" * 1_000_000
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
@@ -99,18 +90,6 @@ async def test_a_second_writer_is_told_who_writes(path: Path) -> None:
         pass
 
 
-async def test_appends_of_many_tasks_are_all_there_each_batch_in_one_piece(path: Path) -> None:
-    async with EventLogWriter.open(path) as writer:
-        batches = [numbered(10, n) for n in range(0, 500, 10)]
-        done = await asyncio.gather(*(writer.append(x) for x in batches))
-    async with EventLog.open(path) as log:
-        bodies = [x.body for x in await whole(log)]
-    for batch, appended in zip(batches, done, strict=True):
-        (got,) = appended.sequences.values()
-        assert [bodies[n - 1] for n in got] == [x.body for x in batch]
-    assert len(bodies) == 500
-
-
 async def test_an_append_that_is_cancelled_leaves_a_whole_batch_or_none(path: Path) -> None:
     async with EventLogWriter.open(path) as writer:
         for turns in range(40):
@@ -123,23 +102,6 @@ async def test_an_append_that_is_cancelled_leaves_a_whole_batch_or_none(path: Pa
     async with EventLog.open(path) as log:
         bodies = [int(x.body) for x in await whole(log)]
     assert bodies == list(range(10)) * (len(bodies) // 10)
-
-
-async def test_a_full_disk_loses_nothing_acknowledged_and_can_be_tried_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        await writer.append(numbered(300))
-        with monkeypatch.context() as disk:
-            disk.setattr("os.pwrite", full)
-            with pytest.raises(FeedUnavailable, match=r"No space left on device\. Make room"):
-                await writer.append(numbered(300, 300))
-        assert len(await whole(log)) == 300
-        await writer.append(numbered(300, 300))
-        assert [int(x.body) for x in await whole(log)] == list(range(600))
 
 
 async def test_after_a_sync_that_failed_the_log_goes_on_and_the_next_writer_begins_an_era(
@@ -274,19 +236,6 @@ async def test_records_that_belong_to_another_log_are_damaged(
     async with EventLog.open(path) as log:
         with pytest.raises(RangeDamaged, match="of cluster"):
             await whole(log)
-
-
-async def test_a_directory_that_is_replaced_takes_nothing_more(path: Path) -> None:
-    async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        await writer.append(numbered(1))
-        await asyncio.to_thread(path.rename, path.with_name("moved"))
-        await create_log(path, parts=1)
-        with pytest.raises((FeedRefused, FeedUnavailable)):
-            await writer.append(numbered(1))
-        with pytest.raises(FeedRefused, match="recreated"):
-            await log.ranges()
-    async with EventLog.open(path) as log:
-        assert not await whole(log)
 
 
 @pytest.fixture

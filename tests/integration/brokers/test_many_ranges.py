@@ -1,11 +1,10 @@
-"""News of many ranges over HTTP, and parts of the ranges of brokers, read by hosts."""
+"""News of many ranges over HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from changefeed.feeds.feed import FeedRange
 from changefeed.log.brokers import operations
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.catalog.ranges import Partition
@@ -14,7 +13,6 @@ from changefeed.log.client.feed import BrokersFeed
 from changefeed.log.client.producer import BrokersProducer, open_brokers_producer
 from changefeed.log.client.sender import ProducerOptions
 from changefeed.log.protocol.wire import PartitionNews
-from changefeed.log.records import Record
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.secret import Secret
 from tests.support.broker_cluster import ACCESS, COLLECTION, TOKEN, address_of, broker
@@ -35,22 +33,6 @@ async def given(
             open_brokers_producer(at, ACCESS, options) as producer,
         ):
             yield core, feed, producer
-
-
-async def test_a_question_about_many_ranges_is_held_until_one_has_news() -> None:
-    async with given(8) as (_, feed, producer):
-        await producer.send("k", 1)
-        ends = {x: await feed.start(x, "now") for x in await feed.ranges()}
-        began = monotonic()
-        news = asyncio.create_task(feed.news(ends))
-        await asyncio.sleep(0.5)
-        assert not news.done()
-        await producer.send("k", 2)
-        (name,) = await news
-        assert monotonic() - began < 5
-        assert await feed.lags(ends) == {**{x.id: 0 for x in ends}, name: 1}
-        (found,) = (x for x in ends if x.id == name)
-        assert [x.value() for x in (await feed.read(found, ends[found], 9)).changes] == [2]
 
 
 async def test_an_era_that_ends_is_news_of_all_that_it_ends() -> None:
@@ -102,24 +84,3 @@ async def partitions(feed: BrokersFeed) -> Sequence[Partition]:
     """Return those that are open now."""
     await feed.ranges()
     return feed._routes.partitions.open
-
-
-async def test_parts_that_one_process_reads_share_what_it_was_sent() -> None:
-    async with given(1, ACCESS) as (_, feed, producer):
-        await producer.send_many(records(0, 3000))
-        (whole,) = await feed.ranges()
-        parts = feed.split(whole, 4)
-        counts = await asyncio.gather(*(count_of(feed, x) for x in parts))
-        assert sum(counts) == 3000
-        assert feed._parts.decoded == 3000
-
-
-async def count_of(feed: BrokersFeed, part: FeedRange) -> int:
-    after, count = await feed.start(part, "beginning"), 0
-    while (page := await feed.read(part, after, 100)).changes:
-        after, count = page.position, count + len(page.changes)
-    return count
-
-
-def records(first: int, last: int) -> list[Record]:
-    return [Record(key=f"k{n % 40}", body=b"%d" % n) for n in range(first, last)]
