@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from changefeed.feeds.feed import Change
+from changefeed.feeds.feed import Change, RangeId
+from changefeed.fleet.claims import pause
 from changefeed.host.drain import Drain
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName
@@ -47,6 +48,21 @@ async def test_a_stop_waits_for_what_is_not_acknowledged_yet_and_stores_it() -> 
         running.start("a")
         await asyncio.sleep(60)
         assert observer.sequences == [1, 2, 3, 4, 5]
+
+
+async def test_a_pause_waits_for_what_is_not_acknowledged_yet_and_is_told_so() -> None:
+    class Told(Later):
+        async def close(self, _context: Context, reason: CloseReason) -> None:
+            told.append(reason)
+
+    told, observer = list[CloseReason](), Told(4.0)
+    async with handed_to(observer, 5, MANUAL) as running:
+        await until(lambda: len(observer.changes) == 5)
+        await pause(running.container, [RangeId("r0")], "for a test")
+        await asyncio.sleep(60)
+        lease = await lease_in(running.container)
+        assert (lease.owner, lease.position) == (None, "5")
+        assert told == [CloseReason.PAUSED]
 
 
 async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take() -> None:

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.leases.lease import HostName
+from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
-from tests.support.looking import in_order, start, until
+from tests.support.looking import in_order, lease_in, start, until
 from tests.support.partless_feed import PartlessFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
@@ -82,6 +82,39 @@ async def test_a_range_with_something_unacknowledged_is_read_on_whole() -> None:
         await sent(fleet, 2000, within=150)
         assert fleet.log.repeats == 0
         assert set(await fleet.owners()) == {ZERO}
+
+
+class Disturbed(MemoryLeases):
+    """Another host asks for a range just before its first end is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[Lease] = []
+
+    async def replace(self, lease: Lease) -> Lease:
+        if lease.ended and not self.ended:
+            self.ended.append(lease)
+            stored = await lease_in(self, lease.range_id)
+            await super().replace(stored.asked_by(HostName("z")))
+        written = await super().replace(lease)
+        if lease.ended:
+            self.ended.append(await lease_in(self, lease.range_id))
+        return written
+
+
+async def test_an_end_that_others_write_before_is_written_again_where_the_range_was_left() -> (
+    None
+):
+    store, container = written(2000), Disturbed()
+    async with hot_fleet(store, container) as fleet:
+        start(fleet, "ab")
+        await sent(fleet, 2000, within=150)
+        assert (fleet.log.repeats, in_order(fleet.log.changes)) == (0, True)
+    tried, ended = container.ended[:2]
+    assert tried.end == ended.end is not None
+    assert ended.end.by == "split"
+    assert {x.start for x in ended.end.children} == {ended.position}
+    assert ended.next_owner is None
 
 
 async def test_a_feed_without_parts_is_read_whole() -> None:
