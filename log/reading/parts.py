@@ -161,7 +161,7 @@ class PartReader:
         """How many changes were read from partitions so far."""
 
     async def read(self, part: Part, after: Position, limit: int) -> Page:
-        last = sequence_in(part.id, after, self._identity)
+        last = begin = sequence_in(part.id, after, self._identity)
         clock = asyncio.get_running_loop().time
         until, size = clock() + _MAX_SCAN, 0
         own: list[Change] = []
@@ -181,6 +181,7 @@ class PartReader:
             assert page.changes[-1].sequence > last, f"{part.id!r} is not read on from {last}"
             last = page.changes[-1].sequence
         reached = own[-1].sequence if own else last
+        assert reached >= begin, f"{part.id!r} goes back from {begin} to {reached}"
         return Page(changes=own, position=position(self._identity, reached))
 
     async def _page(self, partition: Partition, last: int) -> _Shared | None:
@@ -225,3 +226,4 @@ class _SharedPages:
         self._kept.add((partition, first), page)
         firsts = sorted({*self._firsts[partition], first})
         self._firsts[partition] = [x for x in firsts if self._kept.peek((partition, x))]
+        assert first in self._firsts[partition], f"{partition!r} has lost a page"

@@ -19,6 +19,7 @@ HEADER_BYTES: Final = 64 * 1024 * 1024
 _ENDS_BYTES: Final = 32 * 1024 * 1024
 _AS_OBJECTS: Final = 8
 """A header takes so many times its bytes as values of Python."""
+_END_BYTES: Final = 500
 
 
 class Cache(Generic[K, V]):
@@ -104,13 +105,5 @@ class ObjectCache(Cache[str, bytes]):
     def __init__(self, most_bytes: int, header_bytes: int = HEADER_BYTES) -> None:
         super().__init__(most_bytes // 2, len)
         self.windows = Cache[tuple[int, str, int], Window](most_bytes // 2, lambda x: x.size)
-        self.headers = Cache[str, CachedHeader](header_bytes, _header_bytes)
-        self.ends = Cache[str, Ends](_ENDS_BYTES, _bytes_of_ends)
-
-
-def _header_bytes(kept: CachedHeader) -> int:
-    return _AS_OBJECTS * kept.size
-
-
-def _bytes_of_ends(ends: Ends) -> int:
-    return 500 * len(ends)
+        self.headers = Cache[str, CachedHeader](header_bytes, lambda x: _AS_OBJECTS * x.size)
+        self.ends = Cache[str, Ends](_ENDS_BYTES, lambda x: _END_BYTES * len(x))

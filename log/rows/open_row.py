@@ -147,6 +147,9 @@ class OpenRow:
         assert all(made.firsts[k] <= x.last for k, x in made.ends.items()), (
             f"object {made.number} of {self.place} has partitions without records"
         )
+        for key, first in made.firsts.items():
+            last = (self._ends.get(key) or no_end(key)).last
+            assert first == last + 1, f"{key} goes on at {first} in {self.place}, after {last}"
         self.next += 1
         self._ends.update(made.ends)
         self._producers.update(made.producers)
