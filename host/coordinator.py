@@ -40,7 +40,6 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import LeaseListing, ListFleet
 from changefeed.leases.plan import Action
 from changefeed.leases.updating import update_lease, vacate
-from changefeed.observers.observer import CloseReason
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.for_each import for_each
@@ -204,8 +203,7 @@ class Coordinator:
     async def _do(self, action: Action, lease: Lease, fleet: Fleet) -> None:
         match action:
             case Action.DRAIN:
-                reason = CloseReason.HANDED_OVER if lease.paused is None else CloseReason.PAUSED
-                self._pool.stop(lease.range_id, reason)
+                self._pool.leave(lease)
             case Action.HAND_OVER:
                 assert lease.owner == self._me, f"{lease.range_id!r} is not ours to give up"
                 deaths = self._deaths_after(lease)  # an earlier start of ours may have had it

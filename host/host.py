@@ -42,7 +42,6 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetRules
 from changefeed.leases.fleet_record import changed_to, forget_before, join_fleet
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
-from changefeed.observers.observer import CloseReason
 from changefeed.observers.range_observer_factory import RangeObserverFactory
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.clock import Clock, elapsed_time
@@ -380,7 +379,7 @@ class Host:
         """Let workers finish within the budget, or until asked again; then cancel them."""
         budget = self.settings.host.stop_timeout
         self.events.stopping(len(pool.leases), budget)
-        pool.drain_all(CloseReason.STOPPING)
+        pool.stop()
         orderly = asyncio.ensure_future(self._drained(pool, balancing))
         asked_again = asyncio.ensure_future(self._stop.at_once.wait())
         await asyncio.wait(

@@ -10,7 +10,6 @@ from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker
 from changefeed.leases.lease import Lease
-from changefeed.observers.observer import CloseReason
 
 _CANCELS = 4
 _FIRST_PATIENCE = 2.5  # enough for the last release of a lease
@@ -43,7 +42,7 @@ class WorkerPool:
         self._ended = ended
         self._workers: dict[RangeId, Worker] = {}
         self._tasks: dict[asyncio.Task[None], Worker] = {}
-        self._draining: CloseReason | None = None
+        self._stopping = False
         self.stuck: set[RangeId] = set()
         """What has no worker any more, but perhaps a call that could not be ended."""
         self.left_to_expire: set[RangeId] = set()
@@ -95,13 +94,13 @@ class WorkerPool:
         self._renewer.keep(owned, worker.described)
         self._started(owned.range_id)
         self._tasks[self._group.create_task(self._run(worker))] = worker
-        if self._draining is not None:  # acquired while the host stops
-            worker.stop(self._draining)
+        if self._stopping:  # the lease was on its way
+            worker.stop()
 
-    def stop(self, range_id: RangeId, reason: CloseReason) -> None:
-        """Drain one worker, if it is there."""
-        if range_id in self._workers:
-            self._workers[range_id].stop(reason)
+    def leave(self, lease: Lease) -> None:
+        """Drain the worker of a lease that is paused or asked for, if it is there."""
+        if lease.range_id in self._workers:
+            self._workers[lease.range_id].leave(lease)
 
     def split(self, into: Mapping[RangeId, int]) -> None:
         """Have these ranges split into so many parts, and no others."""
@@ -126,11 +125,11 @@ class WorkerPool:
             worker.owned.listed(found.get(range_id), asked=asked)
         self._renewer.listed()
 
-    def drain_all(self, reason: CloseReason) -> None:
+    def stop(self) -> None:
         """Drain every worker, those too that are yet to start."""
-        self._draining = reason
+        self._stopping = True
         for worker in self._workers.values():
-            worker.stop(reason)
+            worker.stop()
 
     async def ended(self) -> None:
         """Wait until no worker is left."""

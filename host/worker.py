@@ -88,11 +88,15 @@ class Worker:
         """The position below which everything is done."""
         return self._checkpoints.reached.position
 
-    def stop(self, reason: CloseReason) -> None:
-        """Drain: finish what is in hand, checkpoint, and give up the lease."""
-        stopping = reason is CloseReason.STOPPING  # then the budget of the host's stop counts
-        within = None if stopping else self._settings.leases.max_handoff_time
-        self._drain.begin(reason, within=within)
+    def stop(self) -> None:
+        """Drain in the budget of a host that stops: finish, checkpoint, give up the lease."""
+        self._drain.begin(CloseReason.STOPPING, within=None)
+        self.delivery.stop()
+
+    def leave(self, lease: Lease) -> None:
+        """Drain, since the lease is paused, or else another host has asked for it."""
+        reason = CloseReason.HANDED_OVER if lease.paused is None else CloseReason.PAUSED
+        self._drain.begin(reason, within=self._settings.leases.max_handoff_time)
         self.delivery.stop()
 
     async def clear_request(self, asker: HostName) -> None:
@@ -204,15 +208,14 @@ class Worker:
         """Stop if a living host asks for the lease, or it is paused; end if it is lost. Else do
         what a person asks.
         """
-        lease, asked = self.owned.lease, self.owned.lease.key_request
+        lease = self.owned.lease
+        asker, asked = lease.next_owner, lease.key_request
         if self.owned.lost:
             self._start(self._end_as_lost())
         elif self.delivered:
             return  # the last write says how it goes on
-        elif lease.paused is not None:
-            self.stop(CloseReason.PAUSED)
-        elif lease.next_owner is not None and self._shared.is_alive(lease.next_owner):
-            self.stop(CloseReason.HANDED_OVER)
+        elif lease.paused is not None or (asker and self._shared.is_alive(asker)):
+            self.leave(lease)
         elif asked is not None and not asked.answer and asked != self._asked:
             self._asked = asked
             self._start(self._answer(asked))

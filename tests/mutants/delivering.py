@@ -15,7 +15,6 @@ from changefeed.host.progress import Progress
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.stored import StoredLeases
-from changefeed.observers.observer import CloseReason
 from changefeed.observers.observer_context import ObserverContext
 from changefeed.runtime.stop import Stop
 from changefeed.transactional import observer as transactional
@@ -38,13 +37,13 @@ def a_second_signal_is_ignored(m: Patch) -> None:
 
 @mutant(rule=12, kills="unit/host/test_pool.py")
 def a_lease_that_is_acquired_during_a_stop_is_kept(m: Patch) -> None:
-    old = WorkerPool.drain_all
+    old = WorkerPool.stop
 
-    def drain_all(self: WorkerPool, reason: CloseReason) -> None:
-        old(self, reason)
-        self._draining = None
+    def stop(self: WorkerPool) -> None:
+        old(self)
+        self._stopping = False
 
-    m.patch(WorkerPool, "drain_all", drain_all)
+    m.patch(WorkerPool, "stop", stop)
 
 
 @mutant(rule=12, kills="unit/host/test_embedding.py")

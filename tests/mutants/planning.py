@@ -14,7 +14,6 @@ from changefeed.leases import plan
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.plan import Action
-from changefeed.observers.observer import CloseReason
 from changefeed.stores.memory import MemoryStore
 
 from .mutant import Patch, mutant, put_in_any_version
@@ -83,14 +82,13 @@ def an_owner_that_never_hands_over_keeps_its_lease(m: Patch) -> None:
 
 @mutant(rule=4, guarantee=10, kills=_HANDOFF)
 def a_lease_is_handed_over_before_its_reader_is_done(m: Patch) -> None:
-    old = Worker.stop
+    old = Worker.leave
 
-    def stop(self: Worker, reason: CloseReason) -> None:
-        old(self, reason)
-        if reason is CloseReason.HANDED_OVER:
-            asyncio.get_running_loop().create_task(self.owned.give_up(self._handed_over, None))
+    def leave(self: Worker, lease: Lease) -> None:
+        old(self, lease)
+        asyncio.get_running_loop().create_task(self.owned.give_up(self._handed_over, None))
 
-    m.patch(Worker, "stop", stop)
+    m.patch(Worker, "leave", leave)
 
 
 @mutant(rule=4, guarantee=9, kills="unit/host/test_worker.py")
