@@ -135,7 +135,11 @@ def _docstrings(model: type) -> Mapping[str, str]:
     for section in reversed(model.__mro__):
         if section is BaseModel or not issubclass(section, BaseModel):
             continue
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
+        try:
+            source = inspect.getsource(section)
+        except (OSError, TypeError):  # it was installed without
+            continue
+        (tree,) = ast.parse(textwrap.dedent(source)).body
         assert isinstance(tree, ast.ClassDef), "sections are classes"
         for setting, text in pairwise(tree.body):
             match setting, text:

@@ -14,11 +14,8 @@ from changefeed.feeds.errors import (
 from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
 from changefeed.host.failures import StopIncomplete
 from changefeed.host.membership import NameTaken
-from changefeed.leases.errors import (
-    LeaseConflict,
-    LeaseLost,
-)
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member
+from changefeed.leases.errors import LeaseConflict, LeaseLost
+from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.observers.errors import (
     AttemptFailed,
     ObserverError,
@@ -37,7 +34,6 @@ from changefeed.runtime.errors import (
 
 _R0 = RangeId("r0")
 _LEASE = Lease(range=FeedRange(id=_R0))
-_MEMBER = Member(name=HostName("a"), incarnation=Incarnation("1"))
 
 OUR_ERRORS: Final[Sequence[Exception]] = (
     Failure("x"),

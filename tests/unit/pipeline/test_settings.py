@@ -13,6 +13,7 @@ from changefeed.cli.commands.pipeline import PipelineFlags
 from changefeed.cli.config_file import settings_text
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, load_settings
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.settings import Section
 from changefeed.runtime.settings_schema import entries
 
 MINE = PipelineFlags(feed="eventlog:log", directory="tables")
@@ -45,6 +46,11 @@ def test_the_file_that_is_written_names_every_setting_in_its_section() -> None:
             found.add((*section, setting[1]))
     aggregates = {("aggregates", x) for x in AggregateSettings.model_fields}
     assert found == {*entries(PipelineSettings), *aggregates} - {("aggregates",)}
+
+
+def test_a_setting_whose_source_was_not_installed_has_no_text() -> None:
+    made = type("Made", (Section,), {"__annotations__": {"n": int}, "n": 1})
+    assert entries(made)["n",].text == ""
 
 
 def test_the_environment_has_a_prefix_of_its_own_and_flags_go_before_it(
