@@ -102,7 +102,7 @@ class Checker:
             self.progress.check_not_stored(call, changes)
         self.progress.check_order(call, changes)
         lease = self.leases.get(call.range_id)
-        if lease is not None and lease.epoch == call.epoch:
+        if lease is not None and lease.incarnation == call.process:
             self.blame.began(call.process, call, changes, lease)
         self._active[call] += 1
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
+from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import HostName, Incarnation, KeptCheckpoint, Lease
 from tests.support import make
 
@@ -275,6 +276,11 @@ def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoint
     checker.began(call_of(again, "b/1"), found[1:])
     with pytest.raises(Violation, match="under one epoch"):
         checker.began(call_of(again, "c/1"), found[1:])
+    checker.ownership_forgotten()
+    care = NO_DEATHS.died(read=1).died(read=1).noting(2)
+    checker.stored(None, replace(again, epoch=again.epoch + 1, deaths=care), "b/1")
+    checker.began(call_of(again, "b/1"), found[1:])  # its owner has made the lease again
+    assert checker.blame.calls["b/1"] == 1
 
 
 def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> None:
