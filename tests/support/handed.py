@@ -17,12 +17,13 @@ from tests.support import make
 
 
 class Handed:
-    """An observer that only keeps what it was handed, and under which epochs."""
+    """An observer that only keeps what it was handed, under which epochs, and why it ended."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.epochs: list[int] = []
         self.contexts: list[Context] = []
+        self.reasons: list[CloseReason] = []
 
     @property
     def sequences(self) -> list[int]:
@@ -35,8 +36,8 @@ class Handed:
         self.epochs.append(context.epoch)
         self.changes += changes
 
-    async def close(self, _context: Context, _reason: CloseReason) -> None:
-        """Have nothing to let go of."""
+    async def close(self, _context: Context, reason: CloseReason) -> None:
+        self.reasons.append(reason)
 
 
 def fleet_of(

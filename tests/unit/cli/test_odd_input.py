@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -76,13 +77,7 @@ def test_a_file_system_without_a_size_is_no_full_disk() -> None:
 def test_a_disk_that_is_nearly_full_is_said_where_something_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = SimpleNamespace(total=1000, used=990, free=10)
-    looked_at: list[Path] = []
-
-    def look(place: Path) -> SimpleNamespace:
-        looked_at.append(place)
-        return usage
-
+    look = Mock(return_value=SimpleNamespace(total=1000, used=990, free=10))
     monkeypatch.setattr(shutil, "disk_usage", look)
     owners, done, log = (tmp_path / x for x in ("owners", "done", "log"))
     for place in (owners, done, log):
@@ -97,8 +92,8 @@ def test_a_disk_that_is_nearly_full_is_said_where_something_is_kept(
     )
     (found,) = look_at_disks(settings)
     assert "nearly full: 1% are free" in found.text
-    assert looked_at == [log, owners, done]
-    usage.free = 500
+    assert look.mock_calls == [call(log), call(owners), call(done)]
+    look.return_value.free = 500
     assert look_at_disks(settings) == []
 
 

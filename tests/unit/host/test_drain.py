@@ -51,36 +51,27 @@ async def test_a_stop_waits_for_what_is_not_acknowledged_yet_and_stores_it() -> 
 
 
 async def test_a_pause_waits_for_what_is_not_acknowledged_yet_and_is_told_so() -> None:
-    class Told(Later):
-        async def close(self, _context: Context, reason: CloseReason) -> None:
-            told.append(reason)
-
-    told, observer = list[CloseReason](), Told(4.0)
+    observer = Later(4.0)
     async with handed_to(observer, 5, MANUAL) as running:
         await until(lambda: len(observer.changes) == 5)
         await pause(running.container, [RangeId("r0")], "for a test")
         await asyncio.sleep(60)
         lease = await lease_in(running.container)
         assert (lease.owner, lease.position) == (None, "5")
-        assert told == [CloseReason.PAUSED]
+        assert observer.reasons == [CloseReason.PAUSED]
 
 
 async def test_a_handoff_waits_for_acknowledgements_no_longer_than_it_may_take() -> None:
     """With the default of ``leases.expiration``, a forced steal would come 30 s later."""
-    feed, container, reasons = make.memory_feed(2, 20), MemoryLeases(), list[CloseReason]()
-
-    class Closing(Handed):
-        async def close(self, _context: Context, reason: CloseReason) -> None:
-            reasons.append(reason)
-
+    feed, container, observer = make.memory_feed(2, 20), MemoryLeases(), Handed()
     parts: Sections = {**MANUAL, "leases": {"max_handoff_time": 3.0}}
-    async with fleet_of(Closing, feed, container, parts) as running:
+    async with fleet_of(lambda: observer, feed, container, parts) as running:
         running.start("a")
         await asyncio.sleep(15)
         running.start("b")
         await asyncio.sleep(60)
         assert await running.loads() == {"a": 1, "b": 1}
-        assert reasons == [CloseReason.HANDED_OVER]
+        assert observer.reasons == [CloseReason.HANDED_OVER]
 
 
 async def test_a_drain_that_had_no_deadline_gets_one_later() -> None:
