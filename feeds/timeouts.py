@@ -43,25 +43,24 @@ class BoundedFeed(Feed):
         return self._feed.request_units
 
     async def ranges(self) -> Sequence[FeedRange]:
-        return await self._bounded("ranges", self._feed.ranges())
+        return await self.bounded("ranges", self._feed.ranges())
 
     async def start(self, found: FeedRange, at: StartAt) -> Position:
-        call = self._feed.start(found, at)
-        return await self._bounded("settle", call, of=found.id)
+        return await self.bounded("settle", self._feed.start(found, at), of=found.id)
 
     async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         call = self._feed.read(found, after, limit)
-        return await self._bounded("read", call, of=found.id)
+        return await self.bounded("read", call, of=found.id)
 
     def position_after(self, change: Change) -> Position:
         return self._feed.position_after(change)
 
     async def lags(self, at: Mapping[FeedRange, Position]) -> Mapping[RangeId, int]:
-        return await self._bounded("lags", self._feed.lags(at))
+        return await self.bounded("lags", self._feed.lags(at))
 
     async def news(self, at: Mapping[FeedRange, Position]) -> Collection[RangeId]:
         longest = MAX_WAIT_FOR_NEWS + self._timeout  # it waits for news, and then answers
-        return await self._bounded("news", self._feed.news(at), within=longest)
+        return await self.bounded("news", self._feed.news(at), within=longest)
 
     def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
         return self._feed.split(found, into)
@@ -72,7 +71,7 @@ class BoundedFeed(Feed):
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
         return self._feed.sub_range(found, low, high)
 
-    def _bounded(
+    def bounded(
         self,
         name: str,
         call: Awaitable[T],
@@ -80,6 +79,7 @@ class BoundedFeed(Feed):
         of: RangeId | None = None,
         within: float | None = None,
     ) -> Coroutine[Any, Any, T]:
+        """Bound a call to the feed, also one by another contract of it."""
         seconds = self._timeout if within is None else within
         answer = in_time(call, seconds, who="the feed", name=name, unavailable=FeedUnavailable)
         return self._patience.ask((name, of), answer, FeedUnavailable)

@@ -15,7 +15,6 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId, StartAt
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
 from changefeed.feeds.timeouts import BoundedFeed
-from changefeed.runtime.cancellation import in_time
 from changefeed.runtime.for_each import for_each
 
 T = TypeVar("T")
@@ -31,9 +30,8 @@ class RetryingFeed(Feed):
     """
 
     def __init__(self, feed: Feed, *, timeout: float, patience: float) -> None:
-        self.once: Feed = BoundedFeed(feed, timeout=timeout)
+        self.once = BoundedFeed(feed, timeout=timeout)
         self._few = asyncio.Semaphore(_AT_ONCE)
-        self._timeout = timeout
         self._patience = patience
         self.children_inherit_positions = feed.children_inherit_positions
 
@@ -55,13 +53,7 @@ class RetryingFeed(Feed):
     ) -> RawPage:
         """Ask for a page that is not cut, of the same feed by its other contract."""
         return await self.ask(
-            lambda: in_time(
-                pages.fetch(found, after, limit),
-                self._timeout,
-                who="the feed",
-                name="read",
-                unavailable=FeedUnavailable,
-            )
+            lambda: self.once.bounded("read", pages.fetch(found, after, limit), of=found.id)
         )
 
     def position_after(self, change: Change) -> Position:
