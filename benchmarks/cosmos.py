@@ -10,8 +10,7 @@ All read the same changes in pages of up to 1000, from a proxy that answers page
 so that no endpoint is measured; leases are in an emulator behind it. Java is warmed by 30
 rounds. Time and CPU are those of what comes after the first page, to the last change, so that
 neither the start nor the waiting for leases counts. The two processes share the ranges before
-they get a page.
-It needs Java, Maven and Go.
+they get a page. It needs Java, Maven and Go.
 """
 
 import asyncio

@@ -85,9 +85,9 @@ class StoreSource:
         keymap = KeyMap(leases, root=record.root, ranges=ranges)
         whole = await for_each(keymap.leases.values(), self._whole, at_once=_AT_ONCE)
         backlogs = await self._backlogs(whole, keymap, ranges, problems)
-        told = {seen.range for x in reports.values() for seen in x.ranges}
-        unsaid = [x for x in whole if x.range_id not in told]
-        rates = await self._measured_rates(unsaid, at.answered)
+        reported = {seen.range for x in reports.values() for seen in x.ranges}
+        others = [x for x in whole if x.range_id not in reported]
+        rates = await self._measured_rates(others, at.answered)
         listed = FleetListing(
             feed=self._address,
             place=self._place,

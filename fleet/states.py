@@ -255,23 +255,23 @@ def _hosts(
         if seen.owner is not None and seen.state != "ended":
             owned.setdefault(seen.owner, []).append(seen)
     recorded = []
-    for _, x in sorted(fleet.members.items()):
-        if is_placeholder(x):
-            continue
-        told, is_dead = reports.get(x.name) or Report(host=x.name), x.name in fleet.dead
+    members = [x for _, x in sorted(fleet.members.items()) if not is_placeholder(x)]
+    for x in members:
+        report = reports.get(x.name) or Report(host=x.name)
+        is_dead = x.name in fleet.dead
         recorded.append(
             HostStatus(
                 name=x.name,
                 state="dead" if is_dead else "stopping" if x.stopping else "running",
                 total=totals(owned.get(x.name, ())),
                 address=x.address,
-                version=told.version or x.software,
+                version=report.version or x.software,
                 incarnation=x.incarnation,
                 heartbeats=x.heartbeats,
                 stamp_age=None if x.stamp is None else round(now - x.stamp, 1),
                 still=fleet.still[x.name],
-                started_at=told.started_at,
-                loop_lag=told.loop_lag,
+                started_at=report.started_at,
+                loop_lag=report.loop_lag,
             )
         )
     others = sorted(owned.keys() - {x.name for x in recorded})

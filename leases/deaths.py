@@ -7,9 +7,9 @@ whole process, with a note of it in the lease before, and the checkpoint after i
 dies under a note leaves a suspect. A change that ``BLAMED_AFTER`` owners died with is put
 aside.
 
-Three kills from outside, while no call about the change succeeds, put nothing aside: it takes
-four. A change that kills its process is put aside after six deaths: two without care, and four
-with it.
+A change that kills its process is put aside after six deaths: two without care, and four with
+it. Processes that are killed from outside blame a change only if four in a row die under a note
+of it, and no call about it succeeds between.
 
 Limits: no death of a process of another kind counts, nor that of an owner that is robbed at
 once (``max_handoff_time`` of 0). Other ranges go on beside one under care, and may leave a

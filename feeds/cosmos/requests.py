@@ -296,7 +296,7 @@ class _OfReaders(Translator):
 
 
 class _OfQueries(_OfReaders):
-    """Says as well that a query cannot be answered, whoever asks it again."""
+    """Refuses a query that the service rejects (400): it would reject it again."""
 
     def error(self, where: str, problem: ErrorAnswer) -> Exception:
         if problem.status != BAD_REQUEST or problem.substatus == RECREATED:

@@ -119,7 +119,7 @@ def encode_append(request: AppendRequest) -> bytes:
 
 
 def decode_append(body: bytes | bytearray) -> AppendRequest:
-    """Raise ``Undecodable`` for what is no such body. What else is in it is unchecked."""
+    """Raise ``Undecodable`` for bytes that are no request; what it asks for is not checked."""
     request = from_msgpack(body, AppendRequest)
     if check_of(column for x in request.batches for column in x.columns) != request.check:
         raise Undecodable("the columns changed on the way: their checksum is another")
