@@ -46,7 +46,7 @@ _OBSERVERS = "unit/observers/test_range_observers.py"
 _FAILING = "unit/host/test_failing_observers.py"
 _KILLING = "unit/host/test_killing_changes.py"
 _KEYMAP = "unit/leases/test_keymap.py"
-_DEATHS = "unit/leases/test_deaths.py::test_what_kills"
+_DEATHS = "unit/leases/test_deaths.py"
 
 
 @mutant(rule=8, kills="unit/observers/test_adapters.py unit/observers/test_adapters_threads.py")
@@ -116,7 +116,7 @@ def a_try_that_fails_uses_up_care(m: Patch) -> None:
     m.patch(Deaths, "returned", lambda self, _: old(self, 1))
 
 
-@mutant(rule=10, guarantee=30, kills="unit/leases/test_deaths.py::test_whoever_takes")
+@mutant(rule=10, guarantee=30, kills=_DEATHS)
 def a_note_outlives_the_owner_that_lives(m: Patch) -> None:
     old = Lease.taken_by
 
@@ -143,7 +143,7 @@ def each_host_of_a_process_delivers_with_care_when_it_likes(m: Patch) -> None:
     m.patch(CarefulDelivery, "__init__", own_turn)
 
 
-@mutant(rule=10, guarantee=30, kills="unit/leases/test_deaths.py::test_a_steal")
+@mutant(rule=10, guarantee=30, kills=_DEATHS)
 def a_steal_clears_a_suspect(m: Patch) -> None:
     old = Lease.taken_by
 

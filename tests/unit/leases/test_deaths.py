@@ -1,37 +1,52 @@
-"""What kills its process is found and put aside, and nothing else is."""
+"""What the ends of its owners say of a lease: when care is due, and what to blame.
 
-from random import Random
+That care finds what kills, and nothing else, is simulated (``tests.simulation.blame``).
+"""
+
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from changefeed.leases.deaths import NO_DEATHS, Deaths
 from changefeed.leases.lease import HostName, Incarnation
 from tests.support import make
-from tests.support.killing import BATCH, Story
-
-SEEDS = 300
 
 A, B = HostName("a"), HostName("b")
 FIRST, SECOND = Incarnation("a-1"), Incarnation("a-2")
 
 
-def play(seeds: int, **story: Any) -> None:
-    for seed in range(seeds):
-        Story(Random(seed), **story).play()
+def test_care_for_all_that_the_dead_may_have_read_begins_with_the_second_in_a_row() -> None:
+    once = NO_DEATHS.died(read=7)
+    assert (once.care, once.died(read=7).care, once.died(read=7).died(read=3).care) == (0, 7, 7)
+    assert once.progressed().died(read=7).care == 0, "it was not in a row"
 
 
-def test_what_kills_is_put_aside_and_nothing_else_whoever_kills_the_hosts() -> None:
-    play(SEEDS)
+def test_four_owners_that_die_with_a_change_blame_it_whatever_came_between() -> None:
+    deaths = NO_DEATHS.died(read=7).died(read=7)
+    for n in range(4):
+        assert not deaths.blames(3)
+        failed = deaths.noting(3).returned(0)
+        deaths = failed.noting(3).died(read=7).died(read=7)
+        assert (deaths.suspect, deaths.with_suspect) == (3, n + 1)
+    assert deaths.blames(3)
+    assert not deaths.blames(4)
 
 
-@pytest.mark.parametrize("story", [{"alone": False}, {"ahead": BATCH - 2}])
-def test_one_change_at_a_time_in_the_process_and_care_for_all_that_was_read_are_needed(
-    story: dict[str, Any],
-) -> None:
-    with pytest.raises(AssertionError):
-        play(SEEDS, **story)
+def test_a_suspect_is_cleared_by_a_call_that_it_survives_and_succeeded_by_another() -> None:
+    deaths = NO_DEATHS.died(read=7).died(read=7).noting(3).died(read=7).noting(3).died(read=7)
+    assert deaths.with_suspect == 2
+    assert deaths.noting(3).returned(1).suspect is None
+    assert deaths.noting(2).returned(1).suspect == 3
+    other = deaths.noting(4).died(read=7)
+    assert (other.suspect, other.with_suspect) == (4, 1)
+
+
+def test_what_is_done_uses_up_care_but_for_one_change_while_there_is_a_suspect() -> None:
+    deaths = NO_DEATHS.died(read=2).died(read=2)
+    assert [deaths.noting(1).returned(n).care for n in (0, 1)] == [2, 1]
+    suspected = deaths.noting(3).died(read=2).noting(1).returned(1).noting(2).returned(1)
+    assert suspected.care == 1
+    assert suspected.noting(3).returned(1).care == 0
 
 
 def test_only_an_owner_of_ours_that_did_not_release_its_lease_has_died() -> None:
