@@ -5,6 +5,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from changefeed import (
 from changefeed.host import wiring
 from changefeed.leases.fleet_record import require_feed
 from changefeed.leases.lease import FleetRecord
+from changefeed.observers.dead_letters import Origin
 from tests.support.logs import captured_logs
 from tests.support.looking import now
 
@@ -111,6 +113,25 @@ async def test_a_host_that_is_cancelled_in_the_middle_of_joining_leaves_no_recor
         with pytest.raises(asyncio.CancelledError):
             await running
         assert list(await leases.members()) == []
+
+
+async def test_letters_say_by_which_observer_and_where_its_fleet_keeps_the_leases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed, origins = MemoryFeed(1), list[Origin]()
+
+    def made(*_: object, origin: Origin, **__: object) -> Any:
+        origins.append(origin)
+
+    monkeypatch.setattr(wiring, "RangeObserverFactory", made)
+    leases = {"address": f"sqlite:{tmp_path}/leases.db"}
+    for name in (None, "bills"):
+        settings = named("anna", leases=leases, observer={"name": name})
+        async with open_host(settings, Seen().process, feed=feed):
+            pass
+    where = {"feed": feed.identity, "fleet": leases["address"]}
+    by_default = f"{__name__}:Seen.process"
+    assert origins == [Origin(observer=x, **where) for x in (by_default, "bills")]
 
 
 async def test_two_hosts_of_one_process_share_a_feed_and_no_figures() -> None:

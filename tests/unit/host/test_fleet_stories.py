@@ -1,9 +1,12 @@
 """Stories of real hosts over one feed and one container, told in virtual seconds."""
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
+from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.child_start import ChildStart
 from changefeed.host.failures import StopIncomplete
@@ -11,7 +14,9 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
-from changefeed.testing.fleet import Fleet
+from changefeed.observers.errors import ObserverStuck
+from changefeed.observers.observer import CloseReason
+from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.cable import Cable
@@ -126,3 +131,31 @@ async def test_a_host_whose_supervisor_saw_the_old_process_end_has_its_leases_at
             await asyncio.sleep(1)
             assert await fleet.owners() == before
             assert len(again.leases) == 3
+
+
+async def test_a_stuck_observer_stops_its_host_and_its_lease_expires_to_another() -> None:
+    stuck, let_go = asyncio.Event(), asyncio.Event()
+
+    async def hears_no_cancellation(changes: Sequence[Change]) -> None:
+        if changes[0].range_id == "r0" and changes[0].sequence == 3 and not stuck.is_set():
+            stuck.set()
+            while not let_go.is_set():
+                with suppress(asyncio.CancelledError):
+                    await let_go.wait()
+
+    parts: Sections = {"observer": {"timeout": 1}, "feed": {"page_size": 2}}
+    feed = make.memory_feed(2, 40)
+    async with Fleet(feed, observer=hears_no_cancellation, settings=parts) as fleet:
+        fleet.start("a")
+        with pytest.raises(ObserverStuck, match=r"range 'r0' is stuck: 'process'"):
+            await fleet.running.pop("a")
+        del fleet.hosts["a"]
+        assert await fleet.owners() == {"r0": "a", "r1": None}
+        assert fleet.log.closed == [("a", "r1", CloseReason.STOPPING)]
+        fleet.start("b")
+        await asyncio.sleep(20)
+        assert await fleet.owners() == {"r0": "a", "r1": "b"}
+        await asyncio.sleep(20)
+        assert (len(fleet.log.times), fleet.log.repeats) == (40, 0)
+        assert {host for host, *at in fleet.log.delivered if at == ["r0", 3]} == {"b"}
+        let_go.set()
