@@ -21,7 +21,7 @@ from tests.support.pipeline_feeds import a_checkpoint
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, ended, until
 from tests.support.silence import Silent
-from tests.unit.cli.test_surface import commands
+from tests.unit.project.test_surface import commands
 
 
 class Case(NamedTuple):

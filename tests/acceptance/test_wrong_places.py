@@ -15,7 +15,7 @@ from typer.main import get_command
 from changefeed.cli.app import app
 from tests.support.leased_log import make_home
 from tests.support.processes import PATIENCE
-from tests.unit.cli.test_surface import commands
+from tests.unit.project.test_surface import commands
 
 Kind = Literal["folder", "empty", "locked", "in-locked", "below-file"]
 KINDS: Final[Sequence[Kind]] = ("folder", "empty", "locked", "in-locked", "below-file")

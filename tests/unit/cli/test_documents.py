@@ -18,7 +18,7 @@ from tests.support import make
 from tests.support.broker_cluster import COLLECTION, TOKEN, broker
 from tests.support.pipeline_feeds import a_checkpoint
 from tests.support.schemas_page import DOCUMENTS, check_document
-from tests.unit.cli.test_surface import commands
+from tests.unit.project.test_surface import commands
 
 pytestmark = pytest.mark.real_time
 
