@@ -40,7 +40,7 @@ from changefeed.host.settings import FeedSettings, ObserverSettings
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 
 from .endpoint import DATABASE, client_of, endpoint, make_container, replaying
 from .java_process import ask, java_process
@@ -201,8 +201,8 @@ async def _by_host(url: str, feed: str, timed: _Timed, process: Any) -> None:
         open_container(_leases(url), OpenOptions()) as container,
     ):
         events = HostEvents(HostName("bench"))
-        make = RangeObserverFactory(adapt(process), ObserverSettings(), events, Random(1))
-        host = Host(settings_of(_QUICK), feed=opened, container=container, make_observer=make)
+        make = ObserverSetup(adapt(process), ObserverSettings(), events, Random(1))
+        host = Host(settings_of(_QUICK), feed=opened, container=container, observers=make)
         running = asyncio.create_task(host.run())
         await timed.all_here.wait()
         host.stop()

@@ -24,7 +24,8 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, Origin
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.dead_letters.writer import LetterWriter
+from changefeed.observers.range_observers import ObserverSetup
 from tests.support.four_methods import FourMethods
 
 Parts = Mapping[str, Mapping[str, object]]
@@ -84,17 +85,17 @@ async def running_host(
     """Yield when one host began to read, once it has all leases; it stops in order after."""
     shut = HeldShut(feed)
     settings = settings_of(parts)
+    writer = None if letters is None else LetterWriter(letters, Origin(feed=feed.identity))
     host = Host(
         settings,
         feed=shut,
         container=container,
-        make_observer=RangeObserverFactory(
+        observers=ObserverSetup(
             adapt(until.process),
             settings.observer,
             HostEvents(HostName("bench")),
             Random(1),
-            dead_letters=letters,
-            origin=Origin(feed=feed.identity),
+            letters=writer,
         ),
     )
     running = asyncio.create_task(host.run())

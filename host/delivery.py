@@ -36,7 +36,6 @@ from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.range_observers import RangeObservers
 from changefeed.observers.tracing import BatchTracing
-from changefeed.runtime.light_event import LightEvent
 
 _LOOK = 0.25  # seconds between two looks whether the lease can be written again
 _MAX_REASON = 500
@@ -82,9 +81,9 @@ class Delivery:
         )
         self._room = self._settings.observer.max_unacknowledged
         largest = min(self._room, self._settings.feed.page_size)
-        self._keys = shared.make_observer.keys_of(owned.range_id, largest)
+        self._observers = RangeObservers(shared.observers, self, largest)
+        self._keys, self._moved = self._observers.keys, self._observers.moved
         checkpoints.failures = self._keys.failures
-        self._moved = LightEvent()
         self._pages = Reader(
             shared.feed,
             owned.lease.range,
@@ -124,7 +123,7 @@ class Delivery:
 
     def asked(self, request: KeyRequest) -> KeyRequest:
         """Do what a person asks, next; return it with the answer."""
-        if request.aside and self._shared.make_observer.letter_writer is None:
+        if request.aside and self._shared.observers.letters is None:
             return replace(request, answer="no dead letters")
         waits = self._keys.ask(request.key, aside=request.aside)
         self._moved.set()
@@ -134,9 +133,8 @@ class Delivery:
         """Hand over; return why no more. ``group`` gets the task that reads ahead."""
         self._group = group
         self._reading = group.create_task(self._pages.fill(self._owned.stored.position))
-        observers = self._shared.make_observer.observers_of(self, self._keys, self._moved)
         try:
-            return await self._open_and_deliver(observers)
+            return await self._open_and_deliver()
         except RangeRefused as refused:
             return self._pause(text_of(refused))
         except ObserverFailed as failed:
@@ -149,12 +147,12 @@ class Delivery:
         self._events.range_paused(self._owned.range_id, self.pause_reason)
         return CloseReason.PAUSED
 
-    async def _open_and_deliver(self, observers: RangeObservers) -> CloseReason:
-        reason: CloseReason | None = None
+    async def _open_and_deliver(self) -> CloseReason:
+        observers, reason = self._observers, None
         try:
             try:
                 await observers.open()
-                reason = await self._deliver(observers)
+                reason = await self._deliver()
             finally:
                 await observers.end()
         except ObserverStuck as error:
@@ -179,8 +177,9 @@ class Delivery:
             and not self._events.activity.health_of(self._owned.range_id).has_problem
         )
 
-    async def _deliver(self, observers: RangeObservers) -> CloseReason:
+    async def _deliver(self) -> CloseReason:
         """Read on and hand over, until there is a reason to stop."""
+        observers = self._observers
         while True:
             self._moved.clear()
             if self._owned.failing:

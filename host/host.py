@@ -42,7 +42,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetRules
 from changefeed.leases.fleet_record import changed_to, forget_before, join_fleet
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreError
@@ -79,7 +79,7 @@ class Host:
         *,
         feed: Feed,
         container: LeaseContainer,
-        make_observer: RangeObserverFactory,
+        observers: ObserverSetup,
         tracing: BatchTracing | None = None,
         events: HostEvents | None = None,
         address: str = "",
@@ -139,7 +139,7 @@ class Host:
         self._shared = WorkerContext(
             host=self.name,
             feed=self.feed,
-            make_observer=make_observer,
+            observers=observers,
             tracing=tracing,
             is_alive=self._is_alive,
             settings=settings,

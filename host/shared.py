@@ -13,7 +13,7 @@ from changefeed.host.reader import IdleRanges
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.leases.lease import HostName
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.tracing import BatchTracing
 
 _GIVE_UPS_AT_ONCE = 64
@@ -40,7 +40,7 @@ class WorkerContext:
 
     host: HostName
     feed: Feed
-    make_observer: RangeObserverFactory
+    observers: ObserverSetup
     tracing: BatchTracing | None
     is_alive: Callable[[HostName], bool]
     settings: Settings

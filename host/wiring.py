@@ -38,8 +38,9 @@ from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetters, Origin, open_dead_letters
+from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.observer import ObserverFactory
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.registry import load_observer, spelled
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
@@ -219,22 +220,17 @@ async def wire_host(
         dead_letters = await opened(
             "open dead letters", lambda: _dead_letters(settings), StoreUnavailable
         )
+        origin = Origin(
+            feed=changes.identity,
+            observer=settings.observer.name or name,
+            fleet="" if leases is not None else _fleet(settings.leases),
+        )
+        letters = None if dead_letters is None else LetterWriter(dead_letters, origin)
         host = Host(
             settings,
             feed=changes,
             container=container,
-            make_observer=RangeObserverFactory(
-                make,
-                settings.observer,
-                events,
-                random,
-                dead_letters=dead_letters,
-                origin=Origin(
-                    feed=changes.identity,
-                    observer=settings.observer.name or name,
-                    fleet="" if leases is not None else _fleet(settings.leases),
-                ),
-            ),
+            observers=ObserverSetup(make, settings.observer, events, random, letters=letters),
             tracing=None if tracers is None else _tracing(settings, read_from, tracers),
             events=events,
             address=address,

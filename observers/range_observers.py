@@ -1,4 +1,5 @@
-"""The observers of one range, and the calls of them that are under way.
+"""The observers of one range, on hosts and in tasks of Spark, and the calls of them that are
+under way.
 
 There is one for each call at once (``observer.concurrency``): what the user wrote sees one call
 at a time, and a plain observer has a thread for each. They are handed what the keys of the
@@ -10,13 +11,14 @@ what is not done. So it is where they fail to open as often.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from math import inf
-from typing import Any
+from random import Random
+from typing import Any, Literal, Protocol
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
@@ -32,11 +34,11 @@ from changefeed.observers.errors import (
     ran_out_of_memory,
 )
 from changefeed.observers.failure_log import FailureLog
-from changefeed.observers.judge import Waiting
+from changefeed.observers.judge import Judge, Successes, Waiting
 from changefeed.observers.key_scheduler import Batch, KeyScheduler
-from changefeed.observers.observer import CloseReason
+from changefeed.observers.observer import CloseReason, ObserverFactory
 from changefeed.observers.observer_context import ObserverContext
-from changefeed.observers.retry import GrowingDelays
+from changefeed.observers.retry import GrowingDelays, RetrySettings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.light_event import LightEvent
 
@@ -44,8 +46,50 @@ _TRIES_WITHOUT_MEMORY = 3
 _CLOSE_TIMEOUT = 10.0
 
 
+class ObservingSettings(Protocol):
+    """What the settings say about it."""
+
+    @property
+    def checkpoint(self) -> str | float:
+        """When checkpoints are written; ``manual`` leaves it to the user to say so."""
+        ...
+
+    @property
+    def concurrency(self) -> int: ...
+
+    @property
+    def timeout(self) -> float | None: ...
+
+    @property
+    def retry(self) -> RetrySettings: ...
+
+    @property
+    def on_failure(self) -> str:
+        """With ``retry`` nothing is put aside."""
+        ...
+
+    @property
+    def ordering(self) -> Literal["key", "range"]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ObserverSetup:
+    """What the observers of each range of a host are made of, and who hears how they fare.
+
+    Without ``letters`` nothing is put aside. Give ``successes`` where this does not live as
+    long as the process.
+    """
+
+    make: ObserverFactory
+    settings: ObservingSettings
+    events: FailureLog
+    random: Random
+    letters: LetterWriter | None = field(default=None, kw_only=True)
+    successes: Successes = field(default_factory=Successes, kw_only=True)
+
+
 @dataclass(slots=True, eq=False)
-class Runner:
+class _Runner:
     """One observer, its view of the range, and the call of it that is under way."""
 
     observer: CalledObserver
@@ -54,27 +98,38 @@ class Runner:
     is_open: bool = False
 
 
-@dataclass(kw_only=True)
 class RangeObservers:
-    """``close`` must be called once ``open`` was. Without ``aside``, a change that is to be put
-    aside is raised as ``ObserverFailed``. ``moved`` is set when a call has ended.
+    """Those of the range of ``context``, which are made when they are opened. ``close`` must be
+    called once ``open`` was. No batch has more changes than ``largest``.
+
+    Without dead letters, a change that is to be put aside is raised as ``ObserverFailed``.
     """
 
-    context: RangeContext
-    keys: KeyScheduler
-    moved: LightEvent
-    make: Callable[[], Sequence[Runner]]
-    manual: bool
-    attempts: int | None
-    delays: GrowingDelays
-    events: FailureLog
-    letter_writer: LetterWriter | None
-
-    def __post_init__(self) -> None:
+    def __init__(self, setup: ObserverSetup, context: RangeContext, largest: int) -> None:
+        settings = setup.settings
+        self._setup = setup
+        self._context = context
+        self._range_id = context.range.id
+        self._events = setup.events
+        self._letters = setup.letters
+        self._attempts = settings.retry.attempts
+        self._delays = GrowingDelays(settings.retry, setup.random)
+        self._manual = settings.checkpoint == "manual"
+        patience = None if settings.on_failure == "retry" else self._attempts
+        self.keys = KeyScheduler(
+            Judge(self._range_id, patience, self._delays, setup.successes),
+            random=setup.random,
+            observers=settings.concurrency,
+            sticky=self._manual and settings.concurrency > 1,
+            by_key=settings.ordering == "key",
+            largest=largest,
+        )
+        self.moved = LightEvent()
+        """Set when a call has ended; let others set it, too, when there is something to do."""
         self._now = asyncio.get_running_loop().time
         self._looked_at = self._now()
         """When it was last looked whether something is due."""
-        self._runners: Sequence[Runner] = ()
+        self._runners: Sequence[_Runner] = ()
         self._worn_out: ObserverFailed | None = None
 
     async def open(self) -> None:
@@ -82,56 +137,62 @@ class RangeObservers:
         where the range goes on.
         """
         for tries in count(1):
-            self._runners = self._runners or self.make()
+            if not self._runners:
+                self._runners = [self._made() for _ in range(self._setup.settings.concurrency)]
             try:
-                await self.context.in_call("open", (), self._open_all)
+                await self._context.in_call("open", (), self._open_all)
             except AttemptFailed as error:
                 await self._rest(tries, error)
             else:
                 return
 
+    def _made(self) -> _Runner:
+        made, seconds = self._setup.make(), self._setup.settings.timeout
+        called = CalledObserver(made, check=self._context.check, seconds=seconds)
+        return _Runner(called, ObserverContext(self._context))
+
     async def _open_all(self, _: object) -> None:
         await _all_of(self._open(x) for x in self._runners if not x.is_open)
 
-    async def _open(self, runner: Runner) -> None:
+    async def _open(self, runner: _Runner) -> None:
         begins = await runner.observer.open(runner.context)
         runner.is_open = True
         if begins is None:
             return
         if len(self._runners) > 1:
             raise UserError(
-                f"the observer of range {self.context.range.id!r} keeps the position itself, "
+                f"the observer of range {self._range_id!r} keeps the position itself, "
                 f"and each of {len(self._runners)} would keep one: set observer.concurrency=1"
             )
-        self.context.begin(begins)
+        self._context.begin(begins)
 
     async def _rest(self, tries: int, error: AttemptFailed) -> None:
         """Wait for the next attempt to open them, or others where these had their last."""
         if tries >= _TRIES_WITHOUT_MEMORY and ran_out_of_memory(error):
-            raise out_of_memory(self.context.range.id, describe(error)) from error
-        failed, delay = self._failure(None, tries, error), self.delays.after(tries)
+            raise out_of_memory(self._range_id, describe(error)) from error
+        failed, delay = self._failure(None, tries, error), self._delays.after(tries)
         until = self._now() + delay
-        if self.attempts is None or tries % self.attempts:
-            self.events.observer_retrying(self.context.range.id, tries, error, delay)
+        if self._attempts is None or tries % self._attempts:
+            self._events.observer_retrying(self._range_id, tries, error, delay)
         else:
-            self.events.observer_gave_up(self.context.range.id, failed, delay)
+            self._events.observer_gave_up(self._range_id, failed, delay)
             await self.close(CloseReason.FAILED)
-        while (now := self._now()) < until and not self.context.handing_over:
+        while (now := self._now()) < until and not self._context.handing_over:
             self._looked_at = now
             self.moved.clear()
             await self.wait(until)
-        if self.context.handing_over:
+        if self._context.handing_over:
             raise failed from error
 
     async def _replace(self, worn_out: ObserverFailed) -> None:
         """Let others go on with what is not done, unless nothing more is delivered here."""
-        self.events.observer_gave_up(self.context.range.id, worn_out, 0.0)
-        if self.context.handing_over:
+        self._events.observer_gave_up(self._range_id, worn_out, 0.0)
+        if self._context.handing_over:
             raise worn_out
         self._worn_out = None
         await self.end()
         await self.close(CloseReason.FAILED)
-        self.context.restart()
+        self._context.restart()
         await self.open()
 
     async def close(self, reason: CloseReason) -> None:
@@ -141,7 +202,7 @@ class RangeObservers:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await _all_of(x.observer.close(x.context, reason) for x in runners)
         except Exception as error:  # noqa: BLE001 - the border to the user's code
-            self.events.close_failed(self.context.range.id, error)
+            self._events.close_failed(self._range_id, error)
         finally:
             for x in runners:
                 x.context.close()
@@ -199,17 +260,17 @@ class RangeObservers:
         await asyncio.gather(*calls, return_exceptions=True)
         _raise_stuck(calls)
 
-    async def _hand_over(self, runner: Runner, batch: Batch) -> None:
+    async def _hand_over(self, runner: _Runner, batch: Batch) -> None:
         changes = batch.changes
         if batch.again:
-            changes = [x for x in changes if self.context.is_open(x)]
+            changes = [x for x in changes if self._context.is_open(x)]
             if not changes:
                 self.keys.settled(batch)
                 return
         runner.context.give(changes)
         try:
             call = partial(self._process, runner, changes)
-            await self.context.in_call("process", changes, call)
+            await self._context.in_call("process", changes, call)
         except AttemptFailed as error:
             runner.context.forget(changes)
             try:
@@ -222,7 +283,7 @@ class RangeObservers:
             self._tell_what_waits()
 
     async def _process(
-        self, runner: Runner, changes: Sequence[Change], blame: Blame | None
+        self, runner: _Runner, changes: Sequence[Change], blame: Blame | None
     ) -> None:
         given = changes
         aside = changes if blame else [x for x in changes if x.unreadable is not None]
@@ -231,17 +292,17 @@ class RangeObservers:
             given = [] if blame else [x for x in changes if x.unreadable is None]
         if given:
             await runner.observer.process(runner.context, given)
-        if not self.manual:
-            self.context.returned(changes)
+        if not self._manual:
+            self._context.returned(changes)
             runner.context.forget(changes)
 
     def _tell_what_waits(self) -> None:
         waiting, outage = self.keys.waiting.values(), self.keys.judge.outage is not None
-        self.events.keys_wait(self.context.range.id, waiting, outage=outage)
+        self._events.keys_wait(self._range_id, waiting, outage=outage)
 
     async def _put_all_aside(
         self,
-        runner: Runner,
+        runner: _Runner,
         changes: Sequence[Change],
         aside: Sequence[Change],
         blame: Blame | None,
@@ -253,29 +314,29 @@ class RangeObservers:
         as no attempt will help.
         """
         for change in aside:
-            if self.letter_writer is None:
+            if self._letters is None:
                 raise await self._refusal(runner, changes, change, blame)
-            self.context.check()
+            self._context.check()
             failure, attempts = _why_aside(change, blame)
-            await self._set_aside(self.letter_writer, runner, change, failure, attempts)
+            await self._set_aside(self._letters, runner, change, failure, attempts)
 
     async def _refusal(
-        self, runner: Runner, changes: Sequence[Change], at: Change, blame: Blame | None
+        self, runner: _Runner, changes: Sequence[Change], at: Change, blame: Blame | None
     ) -> RangeRefused:
         before = [x for x in changes if x.sequence < at.sequence]
         if before:
             await runner.observer.process(runner.context, before)
-            if not self.manual:
-                self.context.returned(before)
+            if not self._manual:
+                self._context.returned(before)
         reason = unreadable_text(at) if blame is None else _killed_text(at, blame)
-        return RangeRefused(self.context.range.id, reason)
+        return RangeRefused(self._range_id, reason)
 
-    async def _failed(self, runner: Runner, batch: Batch, error: AttemptFailed) -> None:
-        left = [x for x in batch.changes if self.context.is_open(x)]
+    async def _failed(self, runner: _Runner, batch: Batch, error: AttemptFailed) -> None:
+        left = [x for x in batch.changes if self._context.is_open(x)]
         why = self.keys.failed(batch, left, self._now(), error)
         if why is None:
             if left and not batch.again:
-                self.events.observer_retrying(self.context.range.id, 1, error, 0.0)
+                self._events.observer_retrying(self._range_id, 1, error, 0.0)
             return
         if why.verdict.puts_aside:
             await self._put_aside(runner, why, error)
@@ -283,27 +344,27 @@ class RangeObservers:
         self._report(why, error)
         outage = self.keys.judge.outage
         if outage is not None and outage.out_of_memory >= _TRIES_WITHOUT_MEMORY:
-            raise out_of_memory(self.context.range.id, describe(error)) from error
+            raise out_of_memory(self._range_id, describe(error)) from error
         in_a_row = self.keys.judge.failures_in_a_row
-        if self.attempts is not None and in_a_row >= self.attempts:
+        if self._attempts is not None and in_a_row >= self._attempts:
             self._worn_out = self._failure(why.change, in_a_row, error)
             self._worn_out.__cause__ = error
 
     def _report(self, why: Waiting, error: AttemptFailed) -> None:
         until = why.until if self.keys.judge.outage is None else self.keys.judge.outage.until
         delay = max(0.0, until - self._now())
-        self.events.observer_retrying(self.context.range.id, why.tries, error, delay)
+        self._events.observer_retrying(self._range_id, why.tries, error, delay)
 
-    async def _put_aside(self, runner: Runner, why: Waiting, error: AttemptFailed) -> None:
+    async def _put_aside(self, runner: _Runner, why: Waiting, error: AttemptFailed) -> None:
         """Put a change aside, lastingly, before anything behind it of its key goes on."""
         change = why.change
-        if self.letter_writer is None:
+        if self._letters is None:
             if ran_out_of_memory(error):
-                raise out_of_memory(self.context.range.id, describe(error)) from error
+                raise out_of_memory(self._range_id, describe(error)) from error
             raise self._failure(change, why.tries, error) from error
         try:
-            how = self.letter_writer, runner, change, failure_of(error), why.tries
-            await self.context.in_call("put aside", [change], lambda _: self._set_aside(*how))
+            how = self._letters, runner, change, failure_of(error), why.tries
+            await self._context.in_call("put aside", [change], lambda _: self._set_aside(*how))
         except AttemptFailed as failed:
             self.keys.put_back(change)
             self._report(why, failed)
@@ -313,12 +374,13 @@ class RangeObservers:
     async def _set_aside(
         self,
         writer: LetterWriter,
-        runner: Runner,
+        runner: _Runner,
         change: Change,
         failure: LetterError,
         tries: int,
     ) -> None:
-        await writer.put(runner.context, change, failure, attempts=tries)
+        letter = await writer.put(runner.context, change, failure, attempts=tries)
+        self._events.dead_letter(letter)
         await runner.observer.put_aside(runner.context, change)
         runner.context.acknowledge(change)
 
@@ -326,7 +388,7 @@ class RangeObservers:
         self, change: Change | None, tries: int, error: AttemptFailed
     ) -> ObserverFailed:
         sequences = None if change is None else (change.sequence, change.sequence)
-        return ObserverFailed(self.context.range.id, sequences, tries, describe(error))
+        return ObserverFailed(self._range_id, sequences, tries, describe(error))
 
 
 def _why_aside(change: Change, blame: Blame | None) -> tuple[LetterError, int]:

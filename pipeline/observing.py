@@ -39,13 +39,12 @@ from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
 from changefeed.leases.checkpoint import Checkpoint, covers
 from changefeed.observers.call import Call
 from changefeed.observers.dead_letters import Origin, open_dead_letters
+from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Successes
-from changefeed.observers.key_scheduler import KeyScheduler
 from changefeed.observers.observer import CloseReason
-from changefeed.observers.range_observer_factory import RangeObserverFactory
-from changefeed.observers.range_observers import RangeObservers
+from changefeed.observers.range_observers import ObserverSetup, RangeObservers
 from changefeed.observers.registry import load_observer
 from changefeed.pipeline.settings import OBSERVER, ObserverSettings, PipelineSettings
 from changefeed.pipeline.source.addresses import identity_at
@@ -54,7 +53,6 @@ from changefeed.pipeline.source.kept_access import freeze_gc
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.supervisor import started
-from changefeed.runtime.light_event import LightEvent
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
 from changefeed.runtime.settings import LogSettings
@@ -144,21 +142,18 @@ class Task:
             letters = None
             if settings.on_failure == "dead-letter":
                 opened = open_dead_letters(settings.dead_letters)
-                letters = await stack.enter_async_context(opened)
-            make = RangeObserverFactory(
+                letters = LetterWriter(await stack.enter_async_context(opened), self.origin)
+            setup = ObserverSetup(
                 load_observer(settings.name, settings.options),
                 settings,
                 failures,
                 Random(),  # noqa: S311 - spreads delays, guards nothing
-                dead_letters=letters,
-                origin=self.origin,
+                letters=letters,
                 successes=_successes,
             )
             for name, of_range in groupby(changes, lambda page: page[0].range_id):
-                found = TaskRange(name, host, self.epoch, make.keys_of(name, _PAGE))
-                observers = make.observers_of(found, found.keys, found.moved)
-                left = _without(self.done.get(name), of_range)
-                await _deliver(observers, found, left)
+                found = TaskRange(name, host, self.epoch, setup)
+                await _deliver(found, _without(self.done.get(name), of_range))
 
 
 class TaskRange:
@@ -169,14 +164,13 @@ class TaskRange:
     handing_over = False
     reset_epoch = 0
 
-    def __init__(self, name: RangeId, host: str, epoch: int, keys: KeyScheduler) -> None:
+    def __init__(self, name: RangeId, host: str, epoch: int, setup: ObserverSetup) -> None:
         self.range = FeedRange(id=name)
         self.host = host
         self.epoch = epoch
-        self.keys = keys
         self.open: dict[int, Change] = {}
         self._read_to = -1
-        self.moved = LightEvent()
+        self.observers = RangeObservers(setup, self, _PAGE)
 
     def check(self) -> None:
         """Let everything pass."""
@@ -187,13 +181,13 @@ class TaskRange:
     def read(self, changes: Sequence[Change]) -> None:
         self.open |= {x.sequence: x for x in changes}
         self._read_to = changes[-1].sequence
-        self.keys.add(changes)
+        self.observers.keys.add(changes)
 
     def begin(self, at: str) -> None:
         """Stay here: Spark has the positions."""
 
     def restart(self) -> None:
-        self.keys.restart(list(self.open.values()))
+        self.observers.keys.restart(list(self.open.values()))
 
     def checkpoint_with(self, _: object) -> None:
         """Say that nothing keeps it: Spark has the positions."""
@@ -207,7 +201,7 @@ class TaskRange:
     def acknowledge(self, changes: Sequence[Change]) -> None:
         for x in changes:
             self.open.pop(x.sequence, None)
-        self.moved.set()
+        self.observers.moved.set()
 
     def returned(self, changes: Sequence[Change]) -> None:
         self.acknowledge(changes)
@@ -231,15 +225,14 @@ def _without(
             yield left
 
 
-async def _deliver(
-    observers: RangeObservers, found: TaskRange, pages: Iterator[Sequence[Change]]
-) -> None:
+async def _deliver(found: TaskRange, pages: Iterator[Sequence[Change]]) -> None:
     """Hand over the pages of a range, one after the other."""
+    observers = found.observers
     async with _opened(observers):
         for page in pages:
             found.read(page)
             while found.open:
-                found.moved.clear()
+                observers.moved.clear()
                 if not await observers.give():
                     await observers.wait()
 

@@ -40,8 +40,9 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
+from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.observer import CloseReason, Context, Observer, ObserverFactory
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.registry import spelled
 from changefeed.runtime.clock import Clock, elapsed_time
 
@@ -128,8 +129,8 @@ class Fleet:
     ``feed`` and ``container`` are in memory unless given, the feed with ``ranges`` ranges.
     ``observer`` is a class or a function as for ``open_host``; without one, observers only
     record, and ``pace`` says how many seconds each change takes them. ``settings`` are those
-    that differ from the defaults, by section. ``make_observer`` replaces all wrappers around
-    an observer, and with it the recording.
+    that differ from the defaults, by section. ``observers`` are other ones, which do
+    not record.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class Fleet:
         pace: float = 0.0,
         seed: int = 0,
         settings: Sections | None = None,
-        make_observer: RangeObserverFactory | None = None,
+        observers: ObserverSetup | None = None,
     ) -> None:
         self.feed = MemoryFeed(ranges) if feed is None else feed
         self.container = MemoryLeases() if container is None else container
@@ -153,7 +154,7 @@ class Fleet:
         self._random = Random(seed)  # noqa: S311 - a story is to be repeatable
         self._sections = settings or {}
         self._letters = MemoryDeadLetters()
-        self._own_maker = make_observer
+        self._own_setup = observers
         self._wrap = self._wrapping(observer)
 
     def use(self, observer: Any, *, settings: Sections | None = None) -> None:
@@ -162,9 +163,9 @@ class Fleet:
             self._sections = settings
         self._wrap = self._wrapping(observer)
 
-    def _wrapping(self, observer: Any) -> Callable[[HostEvents], RangeObserverFactory]:
-        """Return what makes the maker of a host's observers, which report to its events."""
-        own = self._own_maker
+    def _wrapping(self, observer: Any) -> Callable[[HostEvents], ObserverSetup]:
+        """Return what makes the setup of a host's observers, which report to its events."""
+        own = self._own_setup
         if own is not None:
             return lambda _: own
         wanted = ObserverSettings.model_validate(self._sections.get("observer", {}))
@@ -176,16 +177,17 @@ class Fleet:
             made = None if inner is None else inner()
             return LoggingObserver(self.log, pace=self._pace, inner=made)
 
-        return lambda events: RangeObserverFactory(
+        origin = Origin(
+            feed=self.feed.identity,
+            observer=wanted.name or ("" if observer is None else spelled(observer)),
+        )
+        letters = LetterWriter(self._letters, origin)
+        return lambda events: ObserverSetup(
             make,
             wanted,
             events,
             self._random,
-            dead_letters=self._letters if wanted.on_failure == "dead-letter" else None,
-            origin=Origin(
-                feed=self.feed.identity,
-                observer=wanted.name or ("" if observer is None else spelled(observer)),
-            ),
+            letters=letters if wanted.on_failure == "dead-letter" else None,
         )
 
     async def __aenter__(self) -> Self:
@@ -227,7 +229,7 @@ class Fleet:
             fleet_settings(name, self._sections),
             feed=self.feed,
             container=container or self.container,
-            make_observer=self._wrap(events),
+            observers=self._wrap(events),
             events=events,
             random=Random(self._random.random()),  # noqa: S311
             clock=clock,

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from changefeed.feeds.feed import Change
@@ -20,19 +19,19 @@ from changefeed.runtime.cancellation import keep_cancellation
 _PUT_TIMEOUT = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LetterWriter:
-    """Where the changes of one observer are put. ``told`` is called with each."""
+    """Where the changes of one observer are put. ``origin`` distinguishes its letters from
+    those of others in the same place.
+    """
 
     letters: DeadLetters
     origin: Origin
-    told: Callable[[DeadLetter], None]
-    wall: Callable[[], float] = time.time
 
     async def put(
         self, context: Context, change: Change, failure: LetterError, *, attempts: int
-    ) -> None:
-        """Raise ``AttemptFailed`` if it could not be put to the dead letters."""
+    ) -> DeadLetter:
+        """Return its letter. Raise ``AttemptFailed`` if it could not be put there."""
         letter = DeadLetter(
             feed=self.origin.feed,
             observer=self.origin.observer,
@@ -42,7 +41,7 @@ class LetterWriter:
             attempts=attempts,
             host=context.host,
             epoch=context.epoch,
-            failed_us=int(self.wall() * 1_000_000),
+            failed_us=int(time.time() * 1_000_000),
         )
         try:
             async with asyncio.timeout(_PUT_TIMEOUT):
@@ -51,4 +50,4 @@ class LetterWriter:
             text = text_of(error) or describe(error)
             reason = f"{failure.text}; and it could not be put to the dead letters: {text}"
             raise AttemptFailed(failure.kind, reason) from error
-        self.told(letter)
+        return letter

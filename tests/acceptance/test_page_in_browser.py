@@ -29,7 +29,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, LetterError, open_dead_letters
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 from tests.support import make
@@ -75,9 +75,7 @@ async def a_host(
                 settings,
                 feed=feed,
                 container=leases,
-                make_observer=RangeObserverFactory(
-                    lambda: observer, settings.observer, events, Random(1)
-                ),
+                observers=ObserverSetup(lambda: observer, settings.observer, events, Random(1)),
                 address=url_of(listening),
             )
             running = asyncio.create_task(host.run())

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any, cast
@@ -31,8 +31,8 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, RangeEnd
 from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
-from changefeed.observers.dead_letters.writer import LetterWriter
-from changefeed.observers.errors import AttemptFailed, ObserverStuck
+from changefeed.observers.dead_letters import writer
+from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.judge import Judge, Waiting
 from changefeed.observers.key_scheduler import KeyScheduler
 from changefeed.observers.observer import CloseReason, Context
@@ -272,13 +272,11 @@ def _count(why: Waiting) -> bool:
 
 @mutant(rule=10, kills=_OBSERVERS)
 def what_cannot_be_put_aside_is_dropped(m: Patch) -> None:
-    old = LetterWriter.put
+    async def put(putting: Awaitable[Any]) -> None:
+        with suppress(Exception):
+            await putting
 
-    async def put(self: LetterWriter, *change: Any, **attempts: Any) -> None:
-        with suppress(AttemptFailed):
-            await old(self, *change, **attempts)
-
-    m.patch(LetterWriter, "put", put)
+    m.patch(writer, "keep_cancellation", put)
 
 
 @mutant(rule=10, kills="unit/observers/test_call.py")

@@ -17,8 +17,9 @@ from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import Origin
+from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.errors import ObserverError
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from tests.support import make
 
 from .aims import Aims
@@ -257,7 +258,8 @@ class World:
         }
         timing = {**self._parts["timing"], "cooldown": self.loads.cooldown}
         own = make.settings(name, {**self._parts, "leases": leases, "timing": timing})
-        make_observer = RangeObserverFactory(
+        letters = LetterWriter(self._letters, Origin(feed="simulated"))
+        observers = ObserverSetup(
             lambda: SimulatedObserver(
                 process_id,
                 self.moods,
@@ -270,15 +272,14 @@ class World:
             own.observer,
             HostEvents(HostName(name)),
             self.random,
-            dead_letters=self._letters if self.puts_aside else None,
-            origin=Origin(feed="simulated"),
+            letters=letters if self.puts_aside else None,
         )
         container = self.loads.through(self.connect(process_id))
         return Host(
             own,
             feed=self.feed_of(process_id),
             container=container,
-            make_observer=make_observer,
+            observers=observers,
             start=self.killers.start_of(name, process_id),
             random=Random(self.random.random()),
             clock=elapsed,

@@ -11,7 +11,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context, ObserverFactory
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 
@@ -49,10 +49,8 @@ def fleet_of(
     """Return a fleet with these observers, wrapped as its settings say."""
     sections = sections or {}
     observer = ObserverSettings.model_validate(sections.get("observer", {}))
-    make_observer = RangeObserverFactory(
-        observers, observer, HostEvents(HostName("fleet")), Random(1)
-    )
-    return Fleet(feed, container, settings=sections, make_observer=make_observer)
+    setup = ObserverSetup(observers, observer, HostEvents(HostName("fleet")), Random(1))
+    return Fleet(feed, container, settings=sections, observers=setup)
 
 
 @asynccontextmanager

@@ -13,12 +13,12 @@ from changefeed.leases.checkpoint import Checkpoint
 from changefeed.observers.call import Call
 from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters
+from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Successes
 from changefeed.observers.observer import ObserverFactory
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup, RangeObservers
 from changefeed.observers.tracing import BatchTracing
-from changefeed.runtime.light_event import LightEvent
 from changefeed.runtime.logs import get_logger
 from tests.support.observers import Gate
 
@@ -70,21 +70,20 @@ class Handing:
         self.handing_over, self.reset_epoch = False, 0
         self.successes = Successes()
         self._tracing = tracing
-        self._moved = LightEvent()
         self._progress = Progress(
             Checkpoint(Position("0")), lambda x: Position(str(x.sequence))
         )
-        self._make = RangeObserverFactory(
+        writer = LetterWriter(self.letters, ORIGIN)
+        setup = ObserverSetup(
             observers,
             config,
             self.told,
             Random(1),
-            dead_letters=self.letters if config.on_failure == "dead-letter" else None,
-            origin=ORIGIN,
+            letters=writer if config.on_failure == "dead-letter" else None,
             successes=self.successes,
         )
-        self.keys = self._make.keys_of(self.range.id, 1000)
-        self.observers = self._make.observers_of(self, self.keys, self._moved)
+        self.observers = RangeObservers(setup, self, 1000)
+        self.keys = self.observers.keys
         self._is_open = False
 
     async def process(self, changes: Sequence[Change], *, seconds: float = 1e5) -> None:
@@ -104,7 +103,7 @@ class Handing:
             self._is_open = True
             await self.observers.open()
         while self._progress.unacknowledged:
-            self._moved.clear()
+            self.observers.moved.clear()
             if not await self.observers.give():
                 await self.observers.wait()
 
@@ -135,7 +134,7 @@ class Handing:
 
     def acknowledge(self, changes: Sequence[Change]) -> None:
         self._progress.done(changes)
-        self._moved.set()
+        self.observers.moved.set()
 
     def returned(self, changes: Sequence[Change]) -> None:
         self._progress.done(changes)

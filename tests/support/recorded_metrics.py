@@ -18,7 +18,8 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.dead_letters.writer import LetterWriter
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.runtime.telemetry import own_metrics
 from changefeed.testing.fleet import Sections
 from tests.support import make
@@ -73,13 +74,12 @@ class RecordedFleet:
             wanted,
             feed=self.feed,
             container=container or self.container,
-            make_observer=RangeObserverFactory(
+            observers=ObserverSetup(
                 adapt(self._observer),
                 wanted.observer,
                 events,
                 Random(1),
-                dead_letters=MemoryDeadLetters(),
-                origin=Origin(feed=self.feed.identity),
+                letters=LetterWriter(MemoryDeadLetters(), Origin(feed=self.feed.identity)),
             ),
             events=events,
             wall=self._wall,

@@ -14,7 +14,7 @@ from changefeed.host.settings import WebSettings, load_settings
 from changefeed.host.web import listening_socket, url_of
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 
@@ -33,9 +33,7 @@ def quick_host(name: str, feed: MemoryFeed, leases: MemoryLeases, **more: Any) -
         settings,
         feed=feed,
         container=leases,
-        make_observer=RangeObserverFactory(
-            lambda: observer, settings.observer, events, Random(1)
-        ),
+        observers=ObserverSetup(lambda: observer, settings.observer, events, Random(1)),
         **more,
     )
 

@@ -14,7 +14,7 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Observer
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.runtime.cancellation import UnexpectedCancellation
 from changefeed.testing.fleet import Fleet
 from tests.support.calls import Calls
@@ -64,10 +64,8 @@ async def test_a_worker_that_is_cancelled_though_nobody_asked_for_it_stops_the_h
         raise asyncio.CancelledError
 
     container = MemoryLeases()
-    make = RangeObserverFactory(
-        cancels, ObserverSettings(), HostEvents(HostName("fleet")), Random(1)
-    )
-    async with Fleet(MemoryFeed(2), container, make_observer=make) as fleet:
+    make = ObserverSetup(cancels, ObserverSettings(), HostEvents(HostName("fleet")), Random(1))
+    async with Fleet(MemoryFeed(2), container, observers=make) as fleet:
         fleet.start("a")
         with pytest.raises(UnexpectedCancellation):
             await asyncio.wait_for(fleet.running["a"], 60)

@@ -16,7 +16,7 @@ from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt
 from changefeed.observers.observer import Context
-from changefeed.observers.range_observer_factory import RangeObserverFactory
+from changefeed.observers.range_observers import ObserverSetup
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support.looking import lease_in
 
@@ -53,10 +53,8 @@ async def test_a_checkpoint_said_in_a_thread_is_counted_on_the_event_loop(
     }
     settings = ObserverSettings.model_validate(parts["observer"])
     make = adapt(Keeping, {"kept": kept})
-    init_command = RangeObserverFactory(
-        make, settings, HostEvents(HostName("fleet")), Random(1)
-    )
-    fleet = Fleet(feed, container, settings=parts, make_observer=init_command)
+    setup = ObserverSetup(make, settings, HostEvents(HostName("fleet")), Random(1))
+    fleet = Fleet(feed, container, settings=parts, observers=setup)
     async with asyncio.timeout(10), fleet:
         fleet.start("a")
         while len(kept) < 3:  # noqa: ASYNC110 - a thread sets no event of the loop

@@ -1,4 +1,4 @@
-"""The wrappers in their order, by what comes out of all of them."""
+"""What ends the attempts of an observer, or fails one, in all its settings."""
 
 import asyncio
 from collections.abc import Sequence
