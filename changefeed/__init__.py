@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from changefeed.log.records import Record
     from changefeed.log.sync_producer import SyncProducer, open_sync_producer
     from changefeed.observers.errors import (
-        ObserverError,
         ObserverFailed,
         ObserverStuck,
     )
@@ -164,7 +163,6 @@ _GROUPS = {
         "StoreError": "runtime.errors",
         "StoreUnavailable": "runtime.errors",
         "StoreRefused": "runtime.errors",
-        "ObserverError": "observers.errors",
         "ObserverFailed": "observers.errors",
         "ObserverStuck": "observers.errors",
     },
@@ -201,7 +199,6 @@ __all__ = [
     "MemoryLeases",
     "NameTaken",
     "Observer",
-    "ObserverError",
     "ObserverFailed",
     "ObserverSettings",
     "ObserverStuck",

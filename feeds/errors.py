@@ -10,7 +10,7 @@ FeedError
 
 from typing import TYPE_CHECKING
 
-from changefeed.runtime.errors import Failure, UserError
+from changefeed.runtime.errors import Failure, Unavailable, UserError
 
 if TYPE_CHECKING:
     from changefeed.feeds.feed import RangeId  # which needs these errors for its defaults
@@ -20,16 +20,8 @@ class FeedError(Failure):
     """Something the feed could not do."""
 
 
-class FeedUnavailable(FeedError):
-    """It did not answer, or not now. ``retry_after`` is in seconds, if the feed knows."""
-
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(reason, retry_after)  # args as given, so that it pickles
-        self.reason = reason
-        self.retry_after = retry_after
-
-    def __str__(self) -> str:
-        return self.reason
+class FeedUnavailable(Unavailable, FeedError):
+    """A feed did not answer, or not now."""
 
 
 class FeedRefused(FeedError, UserError):

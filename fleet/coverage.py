@@ -10,13 +10,13 @@ look wrong for a moment; and keys are compared by bounds, which not every feed g
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeUnknown
+from changefeed.feeds.errors import FeedError, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
-from changefeed.runtime.errors import StoreError, StoreUnavailable
+from changefeed.runtime.errors import StoreError, Unavailable
 from changefeed.runtime.for_each import for_each
 
 _AT_ONCE = 8
@@ -109,7 +109,7 @@ async def _unreadable(
         try:
             stored = await container.read(name)
             return None if stored is None or stored.ended else await _read(feed, stored)
-        except (StoreUnavailable, FeedUnavailable) as error:
+        except Unavailable as error:
             return warning("leases", f"range {name}: {error}", "check again later")
         except StoreError as error:
             return problem("leases", f"range {name}: {error}")

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf
 from typing import Never
 
-from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
+from changefeed.feeds.errors import FeedError, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
 from changefeed.host.decide import FeedRanges
 from changefeed.host.events import HostEvents
@@ -22,12 +22,12 @@ from changefeed.leases.fleet_record import settle_root
 from changefeed.leases.lease import FleetRecord, RangeEnd
 from changefeed.leases.timing import Timing
 from changefeed.runtime.clock import Clock, elapsed_time
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import Unavailable
 
 _AGAIN_AFTER = 5.0
 _BREATH = 0.05
 _SOONEST = 1.0  # a listing that flickers must not keep the feed busy
-_LATER = (StoreUnavailable, FeedUnavailable, RangeRefused, RangeUnknown)
+_LATER = (Unavailable, RangeRefused, RangeUnknown)
 
 
 class Discovery:

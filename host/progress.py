@@ -14,7 +14,7 @@ from copy import copy
 
 from changefeed.feeds.feed import Change, Position
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, covers, hash_of
-from changefeed.observers.errors import ObserverError
+from changefeed.runtime.errors import Failure
 
 _Before = Change | Position
 """The last change before another one, or the position between them."""
@@ -169,12 +169,12 @@ class Progress:
     def once_done(self, changes: Sequence[Change], failures: Mapping[int, int]) -> Checkpoint:
         """Return the checkpoint that is true once these are done, too.
 
-        Raise ``ObserverError`` if more keys wait than it can name.
+        Raise ``Failure`` if more keys wait than it can name.
         """
         then = copy(self)
         then.done(changes)
         if changes and then.uncovered:
-            raise ObserverError(
+            raise Failure(
                 f"{MAX_HOLES} keys of the range wait, and a checkpoint cannot name more: what "
                 f"is behind them waits until one of them goes on"
             )

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
-from changefeed.feeds.errors import FeedUnavailable
 from changefeed.host.events import HostEvents
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.delays import GrowingDelays
+from changefeed.runtime.errors import Unavailable
 
 T = TypeVar("T")
 _FIRST_DELAY, _MAX_DELAY = 0.2, 10.0
-_LATER = (FeedUnavailable, StoreUnavailable)
 
 
 class Retrier:
@@ -19,7 +19,7 @@ class Retrier:
 
     def __init__(self, events: HostEvents, random: Random) -> None:
         self._events = events
-        self._random = random
+        self._delays = GrowingDelays(_FIRST_DELAY, _MAX_DELAY, random)
 
     async def call(
         self,
@@ -28,17 +28,16 @@ class Retrier:
         *,
         longest_delay: float = _MAX_DELAY,
     ) -> T:
-        """Await ``call()`` until it raises no ``FeedUnavailable`` and no
-        ``StoreUnavailable``; ``operation`` names it in the log.
+        """Await ``call()`` until it raises no ``Unavailable``; ``operation`` names it in the
+        log.
         """
-        failures = 0
+        tries = 0
         while True:
             try:
                 return await call()
-            except _LATER as error:
-                # Never sooner than the other side wished.
-                grown = min(longest_delay, _FIRST_DELAY * 2.0 ** min(failures, 10))
-                delay = (error.retry_after or 0.0) + grown * self._random.uniform(0.5, 1.0)
+            except Unavailable as error:
+                tries += 1
+                delay = replace(self._delays, longest=longest_delay).after(tries)
+                delay += error.retry_after or 0.0  # never sooner than the other side wished
                 self._events.retrying(operation, error, delay)
-            failures += 1
             await asyncio.sleep(delay)

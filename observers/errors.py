@@ -1,10 +1,9 @@
 """The errors of observers, one for each thing the caller does about it. One that cannot be used
 as it is, is refused with a ``UserError``.
 
-ObserverError
-├── ObserverFailed       it raised as often as it was allowed to: the changes are not done
-└── ObserverStuck        a call of it never ends: only a fresh process can help
-AttemptFailed            it raised in one attempt, or took too long; it may be repeated
+ObserverFailed     it raised as often as it was allowed to: the changes are not done
+ObserverStuck      a call of it never ends: only a fresh process can help
+AttemptFailed      it raised in one attempt, or took too long; it may be repeated
 """
 
 from collections import deque
@@ -16,11 +15,7 @@ from changefeed.runtime.errors import Failure
 _MAX_ERRORS = 1000  # of one failure that are looked at
 
 
-class ObserverError(Failure):
-    """Something an observer could not do; trying the same again does not help."""
-
-
-class ObserverFailed(ObserverError):
+class ObserverFailed(Failure):
     """It raised on every attempt. The last error is the cause.
 
     ``sequences`` are the first and the last of the batch; ``None`` if it failed to open.
@@ -49,7 +44,7 @@ class ObserverFailed(ObserverError):
         return f"the observer failed {what}, {times}: {self.reason}"
 
 
-class ObserverStuck(ObserverError):
+class ObserverStuck(Failure):
     """A call has ended neither in its time nor when it was cancelled, and was left behind.
 
     It may go on in its thread: the observer must not be called again, not even to close,
@@ -91,9 +86,9 @@ class AttemptFailed(Exception):
         return cls(TimeoutError.__name__, text)
 
 
-def out_of_memory(range_id: RangeId, reason: str) -> ObserverError:
+def out_of_memory(range_id: RangeId, reason: str) -> Failure:
     """Say that it ran out of memory on every attempt, and this process may be what leaks."""
-    return ObserverError(
+    return Failure(
         f"the observer of range {range_id!r} ran out of memory: {reason}. The range is given "
         f"up and the host ends, so that a fresh process goes on; give it more memory, or "
         f"smaller batches (feed.page_size)"

@@ -18,7 +18,7 @@ from math import inf
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.observers.errors import AttemptFailed, ran_out_of_memory
-from changefeed.observers.retry import GrowingDelays
+from changefeed.runtime.delays import GrowingDelays
 
 _AN_OUTAGE = 3
 """So many keys fail for the first time, and nothing succeeds between."""

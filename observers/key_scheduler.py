@@ -67,10 +67,10 @@ class KeyScheduler:
         judge: Judge,
         *,
         random: Random,
-        observers: int = 1,
-        sticky: bool = False,
-        by_key: bool = True,
-        largest: int = 1000,
+        observers: int,
+        sticky: bool,
+        by_key: bool,
+        largest: int,
     ) -> None:
         self.judge = judge
         self._random = random

@@ -65,7 +65,7 @@ class Context(Protocol):
 
         The text is opaque, some 20 to 3,000 characters. Without changes it says where the range
         stands. ``None`` outside of any lease: of a dead letter, or on Spark. Raise
-        ``ObserverError`` if more keys wait than a checkpoint can name.
+        ``Failure`` if more keys wait than a checkpoint can name.
         """
         ...
 

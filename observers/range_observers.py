@@ -38,7 +38,7 @@ from changefeed.observers.judge import Judge, Successes, Waiting
 from changefeed.observers.key_scheduler import Batch, KeyScheduler
 from changefeed.observers.observer import CloseReason, ObserverFactory
 from changefeed.observers.observer_context import ObserverContext
-from changefeed.observers.retry import GrowingDelays, RetrySettings
+from changefeed.observers.retry import RetrySettings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.light_event import LightEvent
 
@@ -113,7 +113,7 @@ class RangeObservers:
         self._events = setup.events
         self._letters = setup.letters
         self._attempts = settings.retry.attempts
-        self._delays = GrowingDelays(settings.retry, setup.random)
+        self._delays = settings.retry.delays(setup.random)
         self._manual = settings.checkpoint == "manual"
         patience = None if settings.on_failure == "retry" else self._attempts
         self.keys = KeyScheduler(

@@ -25,7 +25,7 @@ from changefeed.feeds.feed import Change
 from changefeed.observers.call import RangeContext
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import kind_of, text_of, trace_of
-from changefeed.observers.errors import ObserverError
+from changefeed.observers.errors import ObserverFailed
 from changefeed.observers.trace_context import TraceContextPointer
 
 _CUT_OFF = "cut off: the host stops, or has lost the lease"
@@ -112,7 +112,7 @@ def _record_end(span: Span, error: BaseException) -> None:
         span.set_status(Status(StatusCode.ERROR, _CUT_OFF))
         span.set_attribute("error.type", kind_of(error))
         return
-    cause = error.__cause__ if isinstance(error, ObserverError) and error.__cause__ else error
+    cause = error.__cause__ if isinstance(error, ObserverFailed) and error.__cause__ else error
     span.set_status(Status(StatusCode.ERROR, text_of(error)))
     span.set_attribute("error.type", kind_of(cause))
     _record_error(span, cause)

@@ -3,8 +3,9 @@ what every store raises, whatever it keeps: leases, dead letters, the objects of
 
 UserError               a person has to change something first: exit code 2
 Failure                 it failed, and the same may work later: exit code 1
+├── Unavailable             no answer: ask again
 └── StoreError
-    ├── StoreUnavailable    no answer: a write may have happened, or may yet
+    ├── StoreUnavailable    and so: a write may have happened, or may yet
     └── StoreRefused        asking again cannot help: stop, and say so to a person
         └── StoreMissing        there is none yet: nothing to look at; a host may make it
 
@@ -27,14 +28,10 @@ class Failure(Exception):
     """It failed, and the same may work later."""
 
 
-class StoreError(Failure):
-    """Something that a store could not do."""
+class Unavailable(Failure):
+    """No answer came, in time or at all, or it was: not now.
 
-
-class StoreUnavailable(StoreError):
-    """No answer came, in time or at all. A write may have happened, or may yet.
-
-    ``retry_after`` is in seconds, if the store knows.
+    ``retry_after`` is in seconds, if the other side knows.
     """
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
@@ -44,6 +41,14 @@ class StoreUnavailable(StoreError):
 
     def __str__(self) -> str:
         return self.reason
+
+
+class StoreError(Failure):
+    """Something that a store could not do."""
+
+
+class StoreUnavailable(Unavailable, StoreError):
+    """A store did not answer. A write may have happened, or may yet."""
 
 
 class StoreRefused(StoreError, UserError):

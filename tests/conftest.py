@@ -48,7 +48,7 @@ def all_in_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
 def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries begin after one second, without chance."""
     monkeypatch.setattr("changefeed.observers.retry.FIRST_DELAY", 1.0)
-    monkeypatch.setattr("changefeed.observers.retry.JITTER", 0.0)
+    monkeypatch.setattr("changefeed.runtime.delays.JITTER", 0.0)
 
 
 def pytest_asyncio_loop_factories(

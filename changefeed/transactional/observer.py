@@ -13,10 +13,9 @@ from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 from changefeed.feeds.feed import Change
-from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.observers.typed import decoder_of
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import Failure, UserError
 from changefeed.transactional.rows import COLUMNS, Row, former_owner, opened
 
 TABLE = "changefeed_positions"
@@ -114,7 +113,7 @@ class TransactionalObserver:
             values = to, then.applied, self._name, row.range.id, row.epoch, row.checkpoint
             if not await t.run(_MOVE.format(self._table), *values):
                 await self._look(t, row)
-                raise ObserverError("an earlier commit, given up for lost, came in: once more")
+                raise Failure("an earlier commit, given up for lost, came in: once more")
         self._become(then)
         context.checkpoint(changes[-1])
 
@@ -137,7 +136,7 @@ class TransactionalObserver:
             applied = {x.sequence for x in done}
             changes = [x for x in changes if x.sequence not in applied]
         if row is not None and any(x.sequence <= row.unclear for x in changes):
-            raise ObserverError(
+            raise Failure(
                 f"range {row.range.id!r} was merged from ranges that stood at different places "
                 f"after a crash: only your own tables say which of its changes up to sequence "
                 f"{row.unclear} are applied. Put them to the dead letters, as by changefeed "
@@ -148,7 +147,7 @@ class TransactionalObserver:
     async def _look(self, transaction: Transaction, row: Row) -> str:
         """Return the checkpoint that the row has by now.
 
-        Raise ``ObserverError`` if it is not this owner's any more.
+        Raise ``Failure`` if it is not this owner's any more.
         """
         found = await transaction.run(_LOOK.format(self._table), self._name, row.range.id)
         for epoch, at in found:
@@ -156,7 +155,7 @@ class TransactionalObserver:
                 raise former_owner(row, f"epoch {epoch}")
             if at == row.checkpoint or at in self._sent:
                 return str(at)
-        raise ObserverError(f"the row of {row.range.id!r} in {self._table} was changed by hand")
+        raise Failure(f"the row of {row.range.id!r} in {self._table} was changed by hand")
 
 
 # Alike in PostgreSQL and SQLite. The name of the table is checked; nothing else is put in.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from changefeed.feeds.feed import Change, FeedRange, RangeId
-from changefeed.observers.errors import ObserverError
+from changefeed.runtime.errors import Failure
 
 COLUMNS = "range_id, low, high, depth, cuts, epoch, checkpoint, applied, unclear"
 
@@ -58,7 +58,7 @@ def opened(mine: Row, rows: Sequence[Row], *, reset_epoch: int) -> tuple[Row, Se
     """Return the row with which an owner begins, and those of ranges that go on in it.
 
     ``mine`` is as its lease has it, ``rows`` are those of the same range of the feed, and
-    ``reset_epoch`` is the context's. Raise ``ObserverError`` if a later owner has begun.
+    ``reset_epoch`` is the context's. Raise ``Failure`` if a later owner has begun.
     """
     place = mine.range
     near = [x for x in rows if x.range.overlaps(place)]
@@ -81,8 +81,8 @@ def opened(mine: Row, rows: Sequence[Row], *, reset_epoch: int) -> tuple[Row, Se
     return replace(mine, applied=applied, unclear=applied), ended
 
 
-def former_owner(mine: Row, by: str) -> ObserverError:
-    return ObserverError(
+def former_owner(mine: Row, by: str) -> Failure:
+    return Failure(
         f"range {mine.range.id!r} is applied under {by} by now, so its owner of epoch "
         f"{mine.epoch} commits nothing. If you have deleted the leases, and no host runs with "
         f"the old ones, set the epochs in the table of positions to 0"

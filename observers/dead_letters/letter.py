@@ -16,8 +16,7 @@ import msgspec
 
 from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Change, Operation, RangeId
 from changefeed.observers.error_text import kind_of, text_of, trace_of
-from changefeed.observers.errors import ObserverError
-from changefeed.runtime.errors import StoreMissing
+from changefeed.runtime.errors import Failure, StoreMissing
 
 LetterId = NewType("LetterId", str)
 
@@ -154,7 +153,7 @@ class DeadLetters(Protocol):
         """Keep a letter: once this has returned, it outlives the process and the machine.
 
         If there is one for the same change already, that one stays. If there is one for
-        another change under this id, raise ``ObserverError`` and keep that one: neither may
+        another change under this id, raise ``Failure`` and keep that one: neither may
         replace the other, and a person decides which one stays.
         """
         ...
@@ -188,9 +187,9 @@ def failure_of(error: BaseException) -> LetterError:
 
 
 def check_same_change(letter: DeadLetter, kept: DeadLetter, place: str) -> None:
-    """Raise ``ObserverError`` if what is kept under the letter's id is another change."""
+    """Raise ``Failure`` if what is kept under the letter's id is another change."""
     if (_origin_of(kept), kept.change) != (_origin_of(letter), letter.change):
-        raise ObserverError(
+        raise Failure(
             f"{place} holds another change under the id {letter.id}, and neither may replace "
             f"the other: two feeds have one identity here, or one was put back to an older "
             f"copy. Look at it with: changefeed dead-letters show; then discard or replay it, "

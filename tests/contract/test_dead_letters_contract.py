@@ -24,7 +24,7 @@ from changefeed.observers.dead_letters import (
     open_dead_letters,
 )
 from changefeed.observers.dead_letters.letter import failure_of
-from changefeed.observers.errors import ObserverError
+from changefeed.runtime.errors import Failure
 from cosmos_emulator.testing import running
 from tests.support import make, servers
 from tests.support.independent_cosmos import independent_cosmos
@@ -201,7 +201,7 @@ async def test_another_change_under_an_id_that_is_taken_is_refused_and_the_first
     letters: DeadLetters,
 ) -> None:
     await letters.put(make.letter(1))
-    with pytest.raises(ObserverError, match=r"the id .*r1:1, .*discard"):
+    with pytest.raises(Failure, match=r"the id .*r1:1, .*discard"):
         await letters.put(make.letter(1, body=b'{"n":2}'))
     assert await make.whole(letters) == [make.letter(1)]
 

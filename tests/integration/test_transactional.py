@@ -16,9 +16,8 @@ from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
 from changefeed.host.progress import Progress
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.observers.adapters import adapt
-from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import CloseReason, Observer
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import Failure, UserError
 from changefeed.testing.observers import RecordingContext
 from changefeed.transactional import observer as transactional
 from changefeed.transactional.postgres import in_postgres
@@ -178,10 +177,10 @@ async def test_a_former_owner_commits_nothing(place: Place, owner: Any) -> None:
     first = await owner(1)
     await first.give(1)
     second = await owner(2)
-    with pytest.raises(ObserverError, match="epoch 2"):
+    with pytest.raises(Failure, match="epoch 2"):
         await first.give(2)
     await second.give(1, 2)
-    with pytest.raises(ObserverError, match="epoch 2"):
+    with pytest.raises(Failure, match="epoch 2"):
         await owner(1)
     assert await place.applied() == [1, 2]
 
@@ -193,13 +192,13 @@ async def test_sub_ranges_begin_where_the_row_of_their_range_is_and_close_it(
     await whole.give(1, 2)
     await whole.give(3)
     left = await owner(1, range=LEFT, lease=1)
-    with pytest.raises(ObserverError, match="commits nothing"):
+    with pytest.raises(Failure, match="commits nothing"):
         await whole.give(4)
     await left.give(2, 3, 4)
     right = await owner(1, range=RIGHT, lease=1)
     await right.give(3, 5)
     assert await place.applied() == [1, 2, 3, 4, 5]
-    with pytest.raises(ObserverError, match="r0-"):
+    with pytest.raises(Failure, match="r0-"):
         await owner(6)
 
 
@@ -222,10 +221,10 @@ async def test_what_one_of_merged_ranges_may_have_applied_is_refused(
     await (await owner(1, range=LEFT)).give(1, 4)
     await owner(1, range=RIGHT)
     joined = await owner(7, range=JOINED)
-    with pytest.raises(ObserverError, match="up to sequence 4"):
+    with pytest.raises(Failure, match="up to sequence 4"):
         await joined.give(1)
     again = await owner(8, range=JOINED)
-    with pytest.raises(ObserverError, match="up to sequence 4"):
+    with pytest.raises(Failure, match="up to sequence 4"):
         await again.give(1)
     assert await place.applied() == [1, 4]
 
@@ -274,7 +273,7 @@ async def test_a_commit_whose_answer_is_lost_is_not_repeated(
     with pytest.raises(ConnectionError):
         await first.give(2, 3)
     if late:
-        with pytest.raises(ObserverError, match="came in"):
+        with pytest.raises(Failure, match="came in"):
             await first.retry(first.progress.open[:1])
     await first.retry()
     await first.give(4)

@@ -316,7 +316,7 @@ def a_range_that_the_feed_does_not_have_is_asked_for_for_ever(m: Patch) -> None:
 
 @mutant(rule=11, kills=f"unit/host/test_embedding.py {_WORKER}")
 def a_store_that_is_away_for_a_moment_ends_the_host(m: Patch) -> None:
-    m.patch(retries, "_LATER", (FeedUnavailable,))
+    m.patch(retries, "Unavailable", FeedUnavailable)
 
 
 @mutant(rule=11, kills="unit/host/test_lost_checkpoints.py::test_hosts_that_find_another")

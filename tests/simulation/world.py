@@ -18,8 +18,8 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import Origin
 from changefeed.observers.dead_letters.writer import LetterWriter
-from changefeed.observers.errors import ObserverError
 from changefeed.observers.range_observers import ObserverSetup
+from changefeed.runtime.errors import Failure
 from tests.support import make
 
 from .aims import Aims
@@ -53,7 +53,7 @@ _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
 }
 _ENDED_BY: Mapping[type[Exception], Probe] = {
     NameTaken: Probe.NAME_TAKEN,
-    ObserverError: Probe.WITHOUT_MEMORY,
+    Failure: Probe.WITHOUT_MEMORY,
     StopIncomplete: Probe.STOP_CUT_SHORT,
 }
 _KEYS = 40

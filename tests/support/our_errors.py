@@ -18,7 +18,6 @@ from changefeed.leases.errors import LeaseConflict, LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.observers.errors import (
     AttemptFailed,
-    ObserverError,
     ObserverFailed,
     ObserverStuck,
 )
@@ -55,7 +54,6 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     StoreMissing("x", made_by_run=True),
     NameTaken(HostName("a"), Incarnation("1")),
     StopIncomplete([_R0], [], [_R0]),
-    ObserverError("x"),
     ObserverFailed(_R0, (1, 2), 3, "x"),
     ObserverStuck(_R0, "process", 15.0),
     AttemptFailed("ValueError", "x"),

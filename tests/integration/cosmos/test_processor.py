@@ -19,8 +19,8 @@ from fastapi import FastAPI
 from changefeed import (
     Change,
     ChangeFeedProcessor,
+    Failure,
     FeedRefused,
-    ObserverError,
     ObserverSettings,
     ProcessorGroup,
     RangeId,
@@ -172,7 +172,7 @@ async def test_a_failure_cancels_the_block_and_is_raised_at_its_end(program: Pro
             await asyncio.sleep(20)
             raise AssertionError("the block was not cancelled")
 
-    with pytest.raises(ObserverError, match="ran out of memory"):
+    with pytest.raises(Failure, match="ran out of memory"):
         await block()
 
 
@@ -234,7 +234,7 @@ async def test_one_that_fails_in_a_group_stops_the_others_and_is_raised(
             await asyncio.sleep(20)
             raise AssertionError("the block was not cancelled")
 
-    with pytest.raises(ObserverError, match="ran out of memory") as caught:
+    with pytest.raises(Failure, match="ran out of memory") as caught:
         await block()
     assert caught.value.__notes__ == ["processor bad"]
     assert not good.host.leases

@@ -14,9 +14,8 @@ from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import Change, Feed, FeedRange, Position, RangeId
 from changefeed.fleet.claims import resume
 from changefeed.fleet.reshape import merge, split
-from changefeed.observers.errors import ObserverError
 from changefeed.observers.observer import CloseReason, Context
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import Failure, UserError
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
 from tests.support.looking import in_order, lease_in, now, start
@@ -318,7 +317,7 @@ async def test_an_observer_without_memory_ends_its_host_and_gives_up_the_range(
     failing = Failing(raises=error)
     async with fleet_of(failing, make.memory_feed(1, 10), observer) as fleet:
         fleet.start("a")
-        with pytest.raises(ObserverError, match="out of memory"):
+        with pytest.raises(Failure, match="out of memory"):
             await asyncio.wait_for(fleet.running["a"], 60)
         assert len(failing.calls) < 15
         assert [reason for _, _, reason in fleet.log.closed] == [CloseReason.FAILED]

@@ -11,6 +11,7 @@ from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers import retry
 from changefeed.observers.observer import CloseReason, Context
+from changefeed.runtime import delays
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
@@ -72,7 +73,7 @@ async def test_what_slept_beyond_its_lease_between_two_attempts_calls_no_observe
     """The timers of the loop notice that a process was frozen, and not that a machine was."""
     observer, cable, suspended = OnceBroken(method), Cable(), 0.0
     monkeypatch.setattr(retry, "FIRST_DELAY", 3.0)
-    monkeypatch.setattr(retry, "JITTER", 0.0)
+    monkeypatch.setattr(delays, "JITTER", 0.0)
     feed, leases = make.memory_feed(1, 1), MemoryLeases()
     async with fleet_of(lambda: observer, feed, leases) as running:
         running.start("a", container=proxied(leases, cable), clock=lambda: now() + suspended)
