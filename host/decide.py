@@ -13,7 +13,6 @@ dead one would have kept it.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Literal
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.settings import LeaseSettings
@@ -27,7 +26,7 @@ from changefeed.leases.plan import Action, Assignment, actions_for, plan
 _MAX_REST = 16  # balance intervals
 _MIN_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
 
-Want = tuple[Literal["new", "gap", "finished", "superseded"], RangeId]
+Want = tuple[str, RangeId]
 """A lease that is to be created, or to be deleted, and why."""
 Asked = tuple[int, float]
 """In which epoch our request has been on a lease, and since when."""
@@ -284,8 +283,10 @@ class _LeaseChanges:
         *,
         patience: float,
     ) -> None:
-        self._now = now = fleet.at.answered
-        self._patience = patience
+        self._now, self._wanted_before = fleet.at.answered, past.wanted
+        self.wanted = dict[Want, float]()
+        self.are_unsure = False
+        self.moments = list[float]()
         read = {n: x.range for n, x in fleet.leases.items() if x.epoch and not x.ended}
         deleted = {
             name: found
@@ -294,37 +295,38 @@ class _LeaseChanges:
         }
         self.begun = read | deleted
         if ranges.asked == -inf:
-            new, gaps, finished, superseded = {}, {}, {}, {}  # the feed was not asked yet
-        else:
-            new = {x.child.range.id: x for x in keymap.new_leases}
-            gaps = {x.range_id: x for x in _gaps(keymap, ranges)}
-            # Where positions are handed on, what is missing shows by its keys alone.
-            needed = () if ranges.inherits else {x.id for x in ranges.listed}
-            finished = {x.range_id: x for x in keymap.finished(needed)}
-            superseded = {x.range_id: x for x in keymap.superseded()}
-        named: list[Want] = [
-            *(("new", x) for x in new),
-            *(("gap", x) for x in gaps),
-            *(("finished", x) for x in finished),
-            *(("superseded", x) for x in superseded),
-        ]
-        self.wanted = {x: past.wanted.get(x, now) for x in named}
-        self.are_unsure = not self.wanted.keys() <= past.wanted.keys()
-        sure = [x for x in named if x in past.wanted]
-        # Its owner may create a deleted lease again, until it has expired.
-        its_own = {x for x in new if any(map(new[x].child.range.overlaps, deleted.values()))}
-        late = [x for x in sure if x[0] == "gap" or (x[0] == "new" and x[1] in its_own)]
-        waiting = {x for x in late if now - self.wanted[x] < patience}
-        self.moments = [self.wanted[x] + patience for x in waiting]
-        ripe = [x for x in sure if x not in waiting]
-        self.new = [new[x] for kind, x in ripe if kind == "new"]
-        self.gaps = [gaps[x] for kind, x in ripe if kind == "gap"]
-        finished_now = [x for x in ripe if x[0] == "finished"]
-        gone = [x for x in finished_now if ranges.asked >= self.wanted[x]]
-        self.are_new = bool(self.new) or len(gone) < len(finished_now)
-        stale = [superseded[x] for kind, x in ripe if kind == "superseded"]
-        self.deletes = [(finished[x], "its children go on") for _, x in gone]
+            keymap = KeyMap(())  # the feed was not asked yet: nothing is known
+
+        def patience_for(found: FeedRange) -> float:
+            """Its owner may create a deleted lease again, until it has expired."""
+            return patience if any(map(found.overlaps, deleted.values())) else 0.0
+
+        new = ((x, x.child.range) for x in keymap.new_leases)
+        self.new = [x for x, y in new if self._is_due("new", y.id, patience_for(y))]
+        gaps = _gaps(keymap, ranges)
+        self.gaps = [x for x in gaps if self._is_due("gap", x.range_id, patience)]
+        # Where positions are handed on, what is missing shows by its keys alone.
+        needed = () if ranges.inherits else {x.id for x in ranges.listed}
+        finished = [x for x in keymap.finished(needed) if self._is_due("finished", x.range_id)]
+        gone = [x for x in finished if ranges.asked >= self.wanted["finished", x.range_id]]
+        self.are_new = bool(self.new) or len(gone) < len(finished)
+        stale = [x for x in keymap.superseded() if self._is_due("superseded", x.range_id)]
+        self.deletes = [(x, "its children go on") for x in gone]
         self.deletes += [(x, "its keys have gone to other ranges") for x in stale]
+
+    def _is_due(self, why: str, range_id: RangeId, patience: float = 0.0) -> bool:
+        """Remember since when it is so; return whether it was in the listing before, and for so
+        many seconds.
+        """
+        want = why, range_id
+        since = self.wanted[want] = self._wanted_before.get(want, self._now)
+        if want not in self._wanted_before:
+            self.are_unsure = True
+            return False
+        if self._now - since < patience:
+            self.moments.append(since + patience)
+            return False
+        return True
 
 
 def _gaps(keymap: KeyMap, ranges: FeedRanges) -> Iterator[Lease]:
