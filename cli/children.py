@@ -11,7 +11,6 @@ import typer
 
 from changefeed.cli.supervisor import Supervisor
 from changefeed.host.child_start import ChildStart
-from changefeed.runtime.logs import get_logger
 from changefeed.runtime.signals import on_stop_signals
 
 INTERPRETER: Final = (sys.executable, "-P", "-m", "changefeed")
@@ -21,8 +20,6 @@ it does with -m.
 
 _SLACK = 15.0
 """A child ends by itself some seconds after its own budget; only then it is killed."""
-
-_log = get_logger()
 
 
 def run_processes(
@@ -42,9 +39,7 @@ def run_processes(
         own = arguments(child.name, names.index(child.name))
         return [*INTERPRETER, *own, "--stop-at-eof"]
 
-    code = asyncio.run(supervise(names, command, stop_timeout=stop_timeout))
-    _log.info("process.stopped", names=names, code=code)
-    raise typer.Exit(code)
+    raise typer.Exit(asyncio.run(supervise(names, command, stop_timeout=stop_timeout)))
 
 
 async def supervise(

@@ -107,7 +107,7 @@ class EraMaster:
     async def _do(self, step: Step, catalog: Catalog) -> None:
         """Do a step that was decided on a catalog, whatever the newest is by now."""
         fields = {"step": step.name, "era": step.era, "brokers": ", ".join(step.brokers)}
-        _log.info("broker.dividing", extra=fields)
+        _log.info("broker.era", extra=fields)
         now_us, change = self._wall_us(), self._catalogs.change
         match step.name:
             case "open_first_era":

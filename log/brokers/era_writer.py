@@ -131,4 +131,4 @@ class EraWriter:
 
     async def _seal(self, row: RowWriter) -> None:
         if await row.seal():
-            _log.info("broker.era_sealed", extra={"era": row.place.era, "at": row.sealed_at})
+            _log.info("broker.era", extra={"sealed": row.place.era, "at": row.sealed_at})

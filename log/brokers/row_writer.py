@@ -333,7 +333,7 @@ class RowWriter:
             self._changed.notify()
 
     def _lose(self) -> None:
-        _log.warning("broker.era_lost", extra={"era": self.place.era, "at": self.durable + 1})
+        _log.warning("broker.era", extra={"lost": self.place.era, "at": self.durable + 1})
         assert self.sealed_at is None, f"{self.place} is lost, and was sealed here"
         self.lost = True
         for other in self._under_way:
