@@ -141,7 +141,7 @@ class Coordinator:
             fleet.leases.values(), root=self._discovery.root, ranges=ranges.listed
         )
         decision = decide(fleet, keymap, self._own, ranges, self._settings)
-        self._own = dataclasses.replace(self._own, past=decision.past)
+        self._own = decision.own
         self._fenced.clear()
         self._highest_epoch = max(self._highest_epoch, *(x.epoch for x in leases), 0)
         self._pool.listed(leases, asked=asked)

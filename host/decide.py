@@ -53,14 +53,17 @@ class FeedRanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostMemory:
-    """What a host remembers of earlier listings. Times are in seconds, on its clock.
+class HostView:
+    """This host: what it reads, and what it remembers of earlier listings. Times are in
+    seconds, on its clock.
 
     ``alive`` has been so since ``quiet_since``; ``limits`` are how many ranges hosts
     of it take at most, as they said last. ``begun`` are ranges whose lease was read, and not
     seen to end; ``empty`` says that there was none at all.
     """
 
+    name: HostName
+    reading: Collection[RangeId] = ()
     listed_at: float | None = None
     alive: frozenset[HostName] | None = None
     quiet_since: float = 0.0
@@ -72,22 +75,12 @@ class HostMemory:
     empty: bool = False
     begun: Mapping[RangeId, FeedRange] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostView:
-    """This host: what it reads, and what it remembers."""
-
-    name: HostName
-    reading: Collection[RangeId] = ()
-    past: HostMemory = field(default_factory=HostMemory)
-
     def with_steal(self, lease: Lease, fleet: Fleet, *, now: float) -> "HostView":
         """Remember that a lease was taken, as it was listed, from its living owner."""
         if not fleet.is_foreign(lease):
             return self
-        times, _ = self.past.taken.get(lease.range_id, (0, now))
-        taken = {**self.past.taken, lease.range_id: (times + 1, now)}
-        return replace(self, past=replace(self.past, taken=taken))
+        times, _ = self.taken.get(lease.range_id, (0, now))
+        return replace(self, taken={**self.taken, lease.range_id: (times + 1, now)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +106,7 @@ class Decision:
     again: bool
     interval: float
     moments: Sequence[float]
-    past: HostMemory
+    own: HostView
 
     def wait(self, *, now: float, jitter: float) -> float:
         """Return how many seconds to wait before the next listing. ``jitter`` spreads the
@@ -128,16 +121,16 @@ def decide(
     fleet: Fleet, keymap: KeyMap, own: HostView, ranges: FeedRanges, settings: LeaseSettings
 ) -> Decision:
     """See the module. ``keymap`` is of the leases of ``fleet``, and of ``ranges``."""
-    now, past = fleet.at.answered, own.past
-    assert past.listed_at is None or past.listed_at <= now, f"{now} is before {past.listed_at}"
-    quiet_since = past.quiet_since if fleet.alive == past.alive else now
+    now = fleet.at.answered
+    assert own.listed_at is None or own.listed_at <= now, f"{now} is before {own.listed_at}"
+    quiet_since = own.quiet_since if fleet.alive == own.alive else now
     quiet = now - quiet_since >= settings.timing.rebalance_delay
     # A torn listing lacks the record of a host that has one.
-    known = {**past.limits, **{x.name: x.max_ranges for x in fleet.members.values()}}
+    known = {**own.limits, **{x.name: x.max_ranges for x in fleet.members.values()}}
     limits = {x: known[x] for x in fleet.alive if x in known}
 
     listed, empty = keymap.readable(), not fleet.leases
-    readable = [x for x in listed if x.epoch or x.range_id in past.readable]
+    readable = [x for x in listed if x.epoch or x.range_id in own.readable]
     assert not any(x.ended or x.paused for x in readable), "nobody may own these"
     assignment = _assignment(readable, fleet.alive, limits, settings)
     planned = actions_for(
@@ -157,7 +150,7 @@ def decide(
     moving = steals.moving or any(
         assignment.get(x) not in (None, own.name) for x in own.reading
     )
-    leases = _LeaseChanges(fleet, keymap, past, ranges, patience=settings.judged.expiration)
+    leases = _LeaseChanges(fleet, keymap, own, ranges, patience=settings.judged.expiration)
     expiries = [] if fleet.next_expiry is None else [fleet.next_expiry]
     quiet_at = [quiet_since + settings.timing.rebalance_delay] if moving and not quiet else []
     return Decision(
@@ -165,16 +158,17 @@ def decide(
         new_leases=leases.new,
         gaps=leases.gaps,
         deletes=leases.deletes,
-        begins=empty and past.empty,
+        begins=empty and own.empty,
         asks=leases.are_new,
         splits=_splits(fleet, limits.keys(), ranges, settings) if quiet else {},
         readable=readable,
-        again=len(readable) < len(listed) or leases.are_unsure or (empty and not past.empty),
+        again=len(readable) < len(listed) or leases.are_unsure or (empty and not own.empty),
         interval=min(settings.timing.balance_interval, settings.timing.handoff_poll)
         if moving
         else settings.timing.balance_interval,
         moments=[*expiries, *quiet_at, *leases.moments],
-        past=HostMemory(
+        own=replace(
+            own,
             listed_at=now,
             alive=fleet.alive,
             quiet_since=quiet_since,
@@ -228,12 +222,12 @@ class _Steals:
         self._quiet = quiet
         self._now = now = fleet.at.answered
         # We may have seemed dead, and owners hand over to no dead host: they had no time.
-        at = own.past.listed_at
+        at = own.listed_at
         was_away = at is not None and now - at >= settings.timing.expiration / 2
-        self._asked_before = {} if was_away else own.past.asked
+        self._asked_before = {} if was_away else own.asked
         # After so long a lease may have been taken from us as well.
         lasted = 2 * _MAX_REST * settings.timing.balance_interval
-        self.taken = {x: y for x, y in own.past.taken.items() if now - y[1] < lasted}
+        self.taken = {x: y for x, y in own.taken.items() if now - y[1] < lasted}
         self.asked: dict[RangeId, Asked] = {}
         self.moving = False
         """Whether a lease is to come from another host."""
@@ -278,19 +272,19 @@ class _LeaseChanges:
         self,
         fleet: Fleet,
         keymap: KeyMap,
-        past: HostMemory,
+        own: HostView,
         ranges: FeedRanges,
         *,
         patience: float,
     ) -> None:
-        self._now, self._wanted_before = fleet.at.answered, past.wanted
+        self._now, self._wanted_before = fleet.at.answered, own.wanted
         self.wanted = dict[Want, float]()
         self.are_unsure = False
         self.moments = list[float]()
         read = {n: x.range for n, x in fleet.leases.items() if x.epoch and not x.ended}
         deleted = {
             name: found
-            for name, found in past.begun.items()
+            for name, found in own.begun.items()
             if name not in fleet.leases and not any(map(found.overlaps, read.values()))
         }
         self.begun = read | deleted

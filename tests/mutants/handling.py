@@ -329,13 +329,13 @@ def one_torn_listing_is_enough_to_create_and_delete_leases(m: Patch) -> None:
     old = decide._LeaseChanges
 
     def at_once(
-        fleet: Fleet, keymap: KeyMap, past: decide.HostMemory, ranges: Any, *, patience: float
+        fleet: Fleet, keymap: KeyMap, own: decide.HostView, ranges: Any, *, patience: float
     ) -> Any:
-        found = old(fleet, keymap, past, ranges, patience=patience)
+        found = old(fleet, keymap, own, ranges, patience=patience)
         return old(
             fleet,
             keymap,
-            dataclasses.replace(past, wanted=found.wanted),
+            dataclasses.replace(own, wanted=found.wanted),
             ranges,
             patience=patience,
         )

@@ -54,7 +54,7 @@ class Mind:
         own = dataclasses.replace(self.own, reading=[RangeId(x) for x in owned])
         keymap = KeyMap(leases, root=root, ranges=self.ranges.listed)
         self.decision = decide(self.fleet, keymap, own, self.ranges, self.settings)
-        self.own = dataclasses.replace(own, past=self.decision.past)
+        self.own = self.decision.own
         return self.decision
 
 
@@ -208,10 +208,10 @@ def test_what_a_host_of_another_kind_takes_back_is_left_alone_for_twice_as_long(
             at.append(now)
         now += 1
     assert [y - x for x, y in pairwise(at)] == [10, 20, 40, 80, 80, 80]
-    assert mine.own.past.taken.keys() == {"r1"}
+    assert mine.own.taken.keys() == {"r1"}
     assert steal(mine, lease(1, B), now) is Action.STEAL  # a host of ours has it by now
     mine.look([], [member(ME, beats=now)], now + 160)
-    assert not mine.own.past.taken
+    assert not mine.own.taken
 
 
 # When to look again
@@ -386,4 +386,4 @@ def test_a_decision_depends_on_no_order_of_the_listing(
         shuffled = random.sample(listed, len(listed))
         ours, theirs = one.look(listed, [], n * 9.0), other.look(shuffled, [], n * 9.0)
         assert (ours.steps, wants(ours)) == (theirs.steps, wants(theirs))
-        assert ours.past == theirs.past
+        assert ours.own == theirs.own
