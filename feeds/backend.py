@@ -4,16 +4,13 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.cosmos.spending import Budgets
 from changefeed.feeds.feed import Feed, Position
-from changefeed.runtime.backends import Address, BackendT, BackendTable, own_settings
+from changefeed.runtime.backends import Address, Backend, BackendT, BackendTable, own_settings
 from changefeed.runtime.diagnostics import Diagnostic
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 _SECTIONS = "CHANGEFEED_BACKENDS__"
 
@@ -90,27 +87,18 @@ class PositionTraits:
     beside: Callable[[Position, Position], Position] = lambda at, _: at
 
 
-def _unchanged(place: str) -> str:
-    return place
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeedBackend:
+class FeedBackend(Backend):
     """A kind of feed. See ``changefeed.runtime.backends`` for how it is found.
 
     ``open`` returns the feed, open as long as the block lasts, and raises ``FeedRefused``
     with advice, at once for an address that cannot be one, else on entering the block.
     ``check`` yields what ``changefeed doctor`` shows beside the feed's own answers, and
     raises what feeds raise. ``modes`` are those that ``?mode=`` chooses from, if it has
-    any. ``absolute`` makes a place independent of the working directory. ``positions``
-    make the feed one that Spark can read.
+    any. ``positions`` make the feed one that Spark can read.
     """
 
-    name: str
-    place: str
     open: Callable[[Address, OpenOptions], AbstractAsyncContextManager[Feed]]
     check: Callable[[Address, OpenOptions], AsyncIterator[Diagnostic]] | None = None
-    settings: "type[BaseModel] | None" = None
     modes: tuple[str, ...] = ()
-    absolute: Callable[[str], str] = _unchanged
     positions: Callable[[], PositionTraits] | None = None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from changefeed.runtime.errors import UserError
@@ -37,21 +37,23 @@ class Address:
         return f"{self.scheme}:{self.place}"
 
 
-class Backend(Protocol):
+def _unchanged(place: str) -> str:
+    return place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
     """What every backend says about itself.
 
     ``name`` is that of its own settings, ``[backends.NAME]``, and ``settings`` the model
-    that checks them, if it has any. ``place`` shows what follows the scheme in an address.
+    that checks them, if it has any. ``place`` shows what follows the scheme in an address;
+    ``absolute`` makes one independent of the working directory.
     """
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def place(self) -> str: ...
-
-    @property
-    def settings(self) -> "type[BaseModel] | None": ...
+    name: str
+    place: str
+    settings: "type[BaseModel] | None" = None
+    absolute: Callable[[str], str] = _unchanged
 
 
 BackendT = TypeVar("BackendT", bound=Backend)

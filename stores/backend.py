@@ -5,10 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pydantic import BaseModel
-
 from changefeed.feeds.backend import OpenOptions
-from changefeed.runtime.backends import Address
+from changefeed.runtime.backends import Address, Backend
 from changefeed.runtime.diagnostics import Diagnostic
 from changefeed.stores.store import Store
 
@@ -20,12 +18,8 @@ Check: TypeAlias = Callable[[Address, OpenOptions], AsyncIterator[Diagnostic]]
 diagnostic as well."""
 
 
-def _unchanged(place: str) -> str:
-    return place
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreBackend:
+class StoreBackend(Backend):
     """A kind of store. See ``changefeed.runtime.backends`` for how it is found.
 
     ``open_store`` opens a place for records, as long as the block lasts. It raises
@@ -34,16 +28,11 @@ class StoreBackend:
     or where creating it costs nothing; but never where ``options.must_exist``: raise
     ``StoreMissing`` then. Where ``options.keeps_changes``, each write is on the disk when
     it returns. ``locating`` are the options of an address that say where its records are, and
-    not how they are reached; by default all are. ``absolute`` makes a place independent of the
-    working directory. A store that is ``apart`` has the checkpoint of each range in a record
-    of its own, beside that of its lease, because others read them so.
+    not how they are reached; by default all are. A store that is ``apart`` has the checkpoint
+    of each range in a record of its own, beside that of its lease, because others read them so.
     """
 
-    name: str
-    place: str
     open_store: OpenStore
     check: Check | None = None
-    settings: type[BaseModel] | None = None
     locating: Collection[str] | None = None
-    absolute: Callable[[str], str] = _unchanged
     apart: bool = False
