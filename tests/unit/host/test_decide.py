@@ -310,6 +310,11 @@ def test_children_are_created_when_two_listings_in_a_row_want_them() -> None:
     assert wants(fresh.look([ENDED], [], 1))[0] == {"low", "high"}
 
 
+def test_nothing_is_created_before_the_feed_was_asked() -> None:
+    mine = Mind()
+    assert [wants(mine.look([ENDED], [], at)) for at in range(3)] == [NOTHING] * 3
+
+
 def test_keys_of_a_deleted_lease_are_left_to_its_owner_under_whatever_name() -> None:
     root = RangeEnd(children=(Child(range=WHOLE, start=START),))
     mine = Mind(FEED)
@@ -333,11 +338,12 @@ def test_a_tombstone_is_deleted_once_the_feed_was_asked_since_it_was_seen_to_be_
 
 def test_keys_without_a_lease_are_left_alone_for_an_expiration_and_then_looked_for() -> None:
     mine = Mind(FEED)
-    mine.look(READ[:1], [], 0)
+    mine.look(READ, [], 0)
+    mine.look(READ[:1], [], 5)
     found = mine.look(READ[:1], [], 10)
     assert wants(found) == NOTHING
-    assert 30 in found.moments
-    assert wants(mine.look(READ[:1], [], 30))[1] == {"high"}
+    assert 35 in found.moments
+    assert wants(mine.look(READ[:1], [], 35))[1] == {"high"}
     assert wants(mine.look(READ, [], 40)) == NOTHING
     mine.look(READ[:1], [], 50)
     assert wants(mine.look(READ[:1], [], 79)) == NOTHING  # it was there again

@@ -120,14 +120,10 @@ async def test_letters_say_by_which_observer_and_where_its_fleet_keeps_the_lease
 ) -> None:
     feed, origins = MemoryFeed(1), list[Origin]()
 
-    def made(_: object, origin: Origin) -> None:
-        origins.append(origin)
-
-    monkeypatch.setattr(wiring, "LetterWriter", made)
+    monkeypatch.setattr(wiring, "Origin", lambda **said: origins.append(Origin(**said)))
     leases = {"address": f"sqlite:{tmp_path}/leases.db"}
-    aside = {"on_failure": "dead-letter", "dead_letters": f"jsonl:{tmp_path}/letters"}
     for name in (None, "bills"):
-        settings = named("anna", leases=leases, observer={"name": name, **aside})
+        settings = named("anna", leases=leases, observer={"name": name})
         async with open_host(settings, Seen().process, feed=feed):
             pass
     where = {"feed": feed.identity, "fleet": leases["address"]}

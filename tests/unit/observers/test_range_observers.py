@@ -3,6 +3,7 @@
 import asyncio
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,13 +11,15 @@ import msgspec
 import pytest
 
 from changefeed.feeds.feed import Change
+from changefeed.leases.errors import LeaseLost
+from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters
 from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.observer import CloseReason, Context
 from tests.support import make
 from tests.support.handing import Handing
 from tests.support.looking import now
-from tests.support.observers import Bare
+from tests.support.observers import Bare, Gate
 
 ASIDE: dict[str, Any] = {"on_failure": "dead-letter", "retry": {"attempts": 4}}
 
@@ -336,3 +339,34 @@ async def test_a_call_that_a_cancellation_finds_stuck_goes_before_the_cancellati
     handing = Handing(Deaf, concurrency=2, timeout=10)
     with pytest.raises(ObserverStuck):
         await handing.process(batch(2), seconds=1)
+
+
+RETRY = {"max_delay": 1, "attempts": 2}
+STACKS = [{}, {"timeout": 10.0}, {"concurrency": 2}, {"timeout": 10.0, "concurrency": 2}]
+
+
+@pytest.mark.usefixtures("steady_delays")
+@pytest.mark.parametrize("settings", STACKS)
+async def test_the_fence_ends_the_attempts(settings: dict[str, Any]) -> None:
+    calls: list[str] = []
+
+    async def observe(changes: Sequence[Change]) -> None:
+        calls.append(changes[0].key)
+        raise ValueError("no")
+
+    partitions = settings.get("concurrency", 1)
+    handed = Handing(adapt(observe, {}), context=Gate(2 * partitions), retry=RETRY, **settings)
+    with pytest.raises(LeaseLost, match="the lease is not ours"):
+        await handed.process([make.change(1, key="a"), make.change(2, key="b")])
+    assert calls.count("a") == 1
+
+
+@pytest.mark.usefixtures("steady_delays")
+async def test_what_swallows_the_end_of_its_time_has_failed() -> None:
+    async def observe(_changes: Sequence[Change]) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+
+    handed = Handing(adapt(observe, {}), timeout=10.0, retry=RETRY)
+    await handed.process(batch(1), seconds=21.5)
+    assert [n for n, error in handed.told.failures if "'process' did not" in error] == [1, 2]
