@@ -77,7 +77,9 @@ class _Plan:
     """How to make the user's object, and how to call it."""
 
     name: str
-    make: Callable[[], Any]
+    made: Any = None
+    """What to call where nothing of the user's has to run first: that of a function."""
+    make: Callable[[], Any] = SimpleNamespace
     all_async: bool
     """Whether none of its methods needs a thread."""
     takes_context: bool
@@ -90,7 +92,7 @@ def _function_plan(target: Any, name: str) -> _Plan:
     process = target if plain else target.__call__
     return _Plan(
         name=name,
-        make=partial(SimpleNamespace, process=process),
+        made=SimpleNamespace(process=process),
         all_async=inspect.iscoroutinefunction(process),
         takes_context=takes_context(process, name),
         decode=decoder_of(process, name),
@@ -123,7 +125,7 @@ class _Adapted:
 
     def __init__(self, plan: _Plan) -> None:
         self._plan = plan
-        self._object: Any = None
+        self._object: Any = plan.made
         self._thread: OneThread | None = None
         self._name = "observer"
 
