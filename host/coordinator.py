@@ -7,9 +7,9 @@ what it does not read, creates the leases that are to come, and deletes what is 
 Every write here is one attempt, and one that any host may make at any time. What another host
 won, or what got no answer, is listed again in the next round: a claim without an answer is
 unknown, never owned. A round that has much to do (a host that starts over thousands of ranges)
-begins nothing more after ``balance_interval``, and the next one follows at once: what an owner
-must see in its listing of the leases that it has already may not wait for those that are still
-to come.
+begins nothing more once it has lasted for ``balance_interval``, or twice as long as it took to
+decide, and the next one follows at once: what an owner must see in its listing of the leases
+that it has already may not wait for those that are still to come.
 """
 
 import asyncio
@@ -129,9 +129,8 @@ class Coordinator:
     async def round(self) -> Decision:
         """List, decide, and act. Raise what container and feed raise."""
         asked = self._clock()
-        self._round_ends, self._left = asked + self._settings.timing.balance_interval, False
         # A worker that ends meanwhile gives up its lease: the listing may not show it yet.
-        self._own = dataclasses.replace(self._own, reading=[*self._pool.ranges])
+        self._own = dataclasses.replace(self._own, reading={*self._pool.ranges})
         leases, members = await self._listing.list_fleet()
         at = ListedAt(asked=asked, answered=self._clock(), wall=self._wall())
         self._watch.judge_by(self._settings.judged)
@@ -153,6 +152,11 @@ class Coordinator:
             self._discovery.look(begins=begins, gaps=gaps)
         if decision.again:
             self._listing.doubt()  # the next one is to be whole
+        decided, self._left = self._clock(), False
+        # What took long to list, or to decide, leaves as long for its work.
+        self._round_ends = max(
+            asked + self._settings.timing.balance_interval, 2 * decided - asked
+        )
         await self._act(fleet, decision)
         self._events.balanced(sum(not x.ended for x in leases))
         return decision

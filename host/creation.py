@@ -5,9 +5,8 @@ once, and one of them wins.
 """
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from random import Random
 
 from msgspec.structs import replace
@@ -65,24 +64,22 @@ class LeaseCreator:
         ``starts`` is where gaps begin, as far as that is known. Half of the time ``until`` the
         round ends is for what is there already.
         """
-        wanted: dict[RangeId, Callable[[], Awaitable[None]]] = {
-            x.range_id: partial(
-                self._fill, replace(x, checkpoint=Checkpoint(starts[x.range_id]))
-            )
-            for x in decision.gaps
-            if x.range_id in starts
-        }
-        wanted |= {x.child.range.id: partial(self._come, x) for x in decision.new_leases}
-        names, done = [*wanted], set[RangeId]()
+        gaps = {x.range_id: x for x in decision.gaps if x.range_id in starts}
+        new = {x.child.range.id: x for x in decision.new_leases}
+        names, done = [*(gaps | new)], set[RangeId]()
         first = int(self._random.random() * len(names)) if len(names) > self._batch else 0
         batch = [*names[first:], *names[:first]][: self._batch]
         assert batch or not names, f"none of {len(names)} leases to create is tried"
         ends = (self._clock() + until) / 2
 
         async def create(name: RangeId) -> None:
-            if self._clock() < ends:
-                await wanted[name]()
-                done.add(name)
+            if self._clock() >= ends:
+                return
+            if name in new:
+                await self._come(new[name])
+            else:
+                await self._fill(replace(gaps[name], checkpoint=Checkpoint(starts[name])))
+            done.add(name)
 
         await for_each(batch, create, at_once=_AT_ONCE)
         # What was tried before, and is wanted still, waits for the next listing in its time.

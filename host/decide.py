@@ -10,7 +10,9 @@ created again by its owner (``OwnedLease``); the others leave it to the owner fo
 dead one would have kept it.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -63,7 +65,7 @@ class HostView:
     """
 
     name: HostName
-    reading: Collection[RangeId] = ()
+    reading: AbstractSet[RangeId] = frozenset()
     listed_at: float | None = None
     alive: frozenset[HostName] | None = None
     quiet_since: float = 0.0
@@ -325,10 +327,15 @@ class _LeaseChanges:
 
 def _gaps(keymap: KeyMap, ranges: FeedRanges) -> Iterator[Lease]:
     """Return leases for keys that have none: of the oldest ranges that hold them."""
-    for low, high in keymap.gaps():
-        holding = [x for x in ranges.listed if x.low < high and low < x.high]
-        names = {x.id for x in holding}
-        for x in holding:
+    gaps = keymap.gaps()
+    lows, highs = [low for low, _ in gaps], [high for _, high in gaps]
+    holding: list[list[FeedRange]] = [[] for _ in gaps]
+    for x in ranges.listed:  # gaps are in order, and apart: ten thousand meet ten thousand
+        for n in range(bisect_right(highs, x.low), bisect_left(lows, x.high)):
+            holding[n].append(x)
+    for (low, high), held_by in zip(gaps, holding, strict=True):
+        names = {x.id for x in held_by}
+        for x in held_by:
             if names.isdisjoint(x.parents):
                 bounds = max(low, x.low), min(high, x.high)
                 whole = bounds == (x.low, x.high)

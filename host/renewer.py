@@ -120,7 +120,6 @@ class LeaseRenewer:
             due_at=now + self._interval * chance if self._renew_each else inf,
             may_say_at=now,
         )
-        self._woken.set()
 
     def let_go(self, range_id: RangeId) -> None:
         """Renew a lease no more."""
@@ -160,9 +159,9 @@ class LeaseRenewer:
 
     def _begin_due(self, group: asyncio.TaskGroup) -> float:
         """Begin the renewals that are due; return in how many seconds to look again."""
-        now, wait = self._clock(), self._interval / 2
+        now, wait, reserve = self._clock(), self._interval / 2, self._reserve
         for kept in self._kept.values():
-            due_in = kept.due_in(now, self._reserve)
+            due_in = kept.due_in(now, reserve)
             if due_in > 0:
                 wait = min(wait, due_in)
             elif self._is_worth_it(kept, now):

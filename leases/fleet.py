@@ -172,6 +172,8 @@ class FleetRules:
 
     @property
     def _valid(self) -> list[Timing]:
+        if not self._earlier:
+            return [self._now]  # asked for with each lease
         now = self._clock()
         return [self._now, *(x for x, until in self._earlier if now < until)]
 

@@ -15,6 +15,7 @@ balances by load. A lease that is on its way to another host counts as owned by 
 import enum
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Lease
@@ -81,8 +82,8 @@ def actions_for(
     assignment: Assignment,
     leases: Iterable[Lease],
     *,
-    reading: Collection[RangeId],
-    expired: Collection[RangeId],
+    reading: AbstractSet[RangeId],
+    expired: AbstractSet[RangeId],
     living: Collection[HostName],
 ) -> list[tuple[Action, Lease]]:
     """Pick from the plan what ``me`` has to do, in the order of its doing.

@@ -54,6 +54,15 @@ async def test_what_is_not_begun_when_the_host_is_to_stop_is_left_to_others() ->
         assert set((await fleet.owners()).values()) == {None}
 
 
+async def test_a_host_whose_listings_take_long_acquires_what_they_show() -> None:
+    feed, container = MemoryFeed(2), MemoryLeases()
+    slow = Calls(lasting={"list_fleet": 6})  # rounds are to begin every 5 s
+    async with Fleet(feed, container) as fleet:
+        fleet.start("a", container=proxied(container, slow))
+        await asyncio.sleep(60)
+        assert await fleet.loads() == {"a": 2}
+
+
 async def test_a_claim_without_an_answer_is_not_owned_until_it_is_acquired_again() -> None:
     feed, container = MemoryFeed(1), MemoryLeases()
     feed.append("k")

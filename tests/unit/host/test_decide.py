@@ -51,7 +51,7 @@ class Mind:
         self.fleet = self._watch.take(
             leases, members, ListedAt(asked=at, answered=at, wall=0.0)
         )
-        own = dataclasses.replace(self.own, reading=[RangeId(x) for x in owned])
+        own = dataclasses.replace(self.own, reading={RangeId(x) for x in owned})
         keymap = KeyMap(leases, root=root, ranges=self.ranges.listed)
         self.decision = decide(self.fleet, keymap, own, self.ranges, self.settings)
         self.own = self.decision.own

@@ -89,8 +89,8 @@ def actions(
         me,
         assignment,
         leases,
-        reading=[RangeId(x) for x in reading],
-        expired=[RangeId(x) for x in expired],
+        reading={RangeId(x) for x in reading},
+        expired={RangeId(x) for x in expired},
         living=[host(0), host(1)],
     )
     return [(duty, lease.range_id) for duty, lease in line]
