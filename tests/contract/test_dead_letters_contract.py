@@ -9,6 +9,7 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -24,21 +25,21 @@ from changefeed.observers.dead_letters import (
     open_dead_letters,
 )
 from changefeed.observers.dead_letters.letter import failure_of
-from changefeed.runtime.errors import Failure
+from changefeed.runtime.errors import Failure, StoreMissing
 from cosmos_emulator.testing import running
 from tests.support import make, servers
 from tests.support.independent_cosmos import independent_cosmos
 from tests.support.lease_containers import KEYS, fresh_address
 from tests.support.thirdparty import importable, site_with_shelf
 
-Connect = Callable[[], AbstractAsyncContextManager[DeadLetters]]
-"""Opens the same place once more."""
+Connect = Callable[..., AbstractAsyncContextManager[DeadLetters]]
+"""Opens the same place once more, with other options if there are such."""
 Place = Callable[[Path], AbstractAsyncContextManager[Connect]]
 _OPTIONS = OpenOptions(backends={name: {"key": key} for name, key in KEYS.items()})
 
 
 def opening(address: str) -> Connect:
-    return lambda: open_dead_letters(address, _OPTIONS)
+    return lambda **options: open_dead_letters(address, replace(_OPTIONS, **options))
 
 
 def in_memory(_: Path) -> AbstractAsyncContextManager[Connect]:
@@ -52,6 +53,11 @@ def at(address: str) -> Place:
 
 def over(kind: str) -> Place:
     return lambda folder: nullcontext(opening(fresh_address(kind, folder)))
+
+
+def apart(kind: str, shared: str, own: str) -> Place:
+    """Be in a schema or container of its own, instead of the one that all tests share."""
+    return lambda folder: nullcontext(opening(fresh_address(kind, folder).replace(shared, own)))
 
 
 @asynccontextmanager
@@ -94,6 +100,11 @@ PLACES = [
     pytest.param(over_independent_cosmos, id="cosmos-independent"),
     pytest.param(of_a_third_party, id="third-party"),
 ]
+NOT_THERE_YET = [
+    *[x for x in PLACES if x.id in {"jsonl", "sqlite", "cosmos"}],
+    pytest.param(apart("postgres", "?fleet=", "?schema="), id="postgres"),
+    pytest.param(apart("blob", "/leases/", f"/letters-{uuid.uuid4().hex}/"), id="blob"),
+]
 
 
 @pytest.fixture(params=PLACES)
@@ -128,6 +139,18 @@ async def test_a_change_as_large_as_feeds_deliver_is_kept_and_removed(connect: C
         assert await others.list() == []
         await others.put(large)
         assert await letters.get(large.id) == large
+
+
+@pytest.mark.parametrize("connect", NOT_THERE_YET, indirect=True)
+async def test_who_only_looks_makes_nothing(connect: Connect) -> None:
+    for _ in range(2):
+        with pytest.raises(StoreMissing):
+            async with connect(must_exist=True):
+                pass
+    async with connect() as letters:
+        await letters.put(make.letter(1))
+    async with connect(must_exist=True) as letters:
+        assert await make.whole(letters) == [make.letter(1)]
 
 
 async def test_what_was_never_put_is_not(letters: DeadLetters) -> None:

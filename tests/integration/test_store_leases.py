@@ -20,6 +20,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import LeaseListing
+from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.runtime.diagnostics import Severity
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.stores.blob.address import read_address as read_blob_address
@@ -176,6 +177,9 @@ async def test_a_container_that_is_not_there_is_created_only_where_asked(
 async def test_a_server_that_is_not_there_is_unavailable(address: str) -> None:
     with pytest.raises(StoreUnavailable):
         async with open_container(address, opening()):
+            pass
+    with pytest.raises(StoreUnavailable):
+        async with open_dead_letters(address, opening()):
             pass
     assert list((await severities(address, opening())).values()) == [Severity.PROBLEM]
 

@@ -140,16 +140,6 @@ async def test_throttling_is_passed_on_without_another_request(world: CosmosWorl
         assert await pages(feed, 2) == ["i2"]
 
 
-async def test_a_request_that_is_too_old_is_made_anew(
-    world: CosmosWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await world.put("a")
-    monkeypatch.setattr(repeating, "_KEPT_FOR", 0.0)
-    async with seen_feed(world) as (feed, seeing):
-        await pages(feed, 1, 1, 1)
-    assert seeing.by_client.call_count == 3
-
-
 @pytest.mark.parametrize("how", ["traced", "hedged", "broken"])
 async def test_where_requests_are_watched_the_client_makes_all_of_them(
     world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, how: str

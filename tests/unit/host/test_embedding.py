@@ -29,7 +29,7 @@ from changefeed import (
 from changefeed.host import wiring
 from changefeed.leases.fleet_record import require_feed
 from changefeed.leases.lease import FleetRecord
-from changefeed.observers.dead_letters import Origin
+from changefeed.observers.dead_letters import MemoryDeadLetters, Origin
 from tests.support.logs import captured_logs
 from tests.support.looking import now
 
@@ -198,13 +198,20 @@ async def test_stores_that_are_away_at_a_start_are_waited_for(
 ) -> None:
     feed = Away(MemoryFeed(1), FeedUnavailable("no route"))
     leases = Away(MemoryLeases(), StoreUnavailable("refused"))
+    letters = Away(MemoryDeadLetters(), StoreUnavailable("no answer"))
     monkeypatch.setattr(wiring, "open_feed", feed)
     monkeypatch.setattr(wiring, "open_container", leases)
+    monkeypatch.setattr(wiring, "open_dead_letters", letters)
+    settings = named("anna", observer={"on_failure": "dead-letter"})
     with captured_logs() as logged:
-        async with open_host(named("anna"), observer_of(Seen())):
-            assert (feed.attempts, leases.attempts) == (3, 3)
+        async with open_host(settings, observer_of(Seen())):
+            assert (feed.attempts, leases.attempts, letters.attempts) == (3, 3, 3)
     said = [(x["operation"], x["error"]) for x in logged if x["event"] == "call.failed"]
-    assert said == [("open feed", "no route")] * 2 + [("open leases", "refused")] * 2
+    assert said == [
+        *[("open feed", "no route")] * 2,
+        *[("open leases", "refused")] * 2,
+        *[("open dead letters", "no answer")] * 2,
+    ]
 
 
 async def test_the_leases_of_a_host_are_guarded_against_another_feed() -> None:
