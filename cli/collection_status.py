@@ -206,7 +206,7 @@ class CollectionInspector:
             return PartitionBounds(start=known.start, last=known.last)
         async with turns:
             with suppress(FeedUnavailable):
-                return await self._client.end(partition.id, routes)
+                return await self._client.end(partition.id)
         return PartitionBounds(start=0, last=0)
 
     async def _says(self, url: str) -> CoreStatus | None:

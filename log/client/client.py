@@ -45,7 +45,7 @@ class BrokerClient:
     def __init__(self, connection: BrokerConnection, address: BrokersAddress) -> None:
         self._connection = connection
         self._address = address
-        self._urls: Sequence[str] = address.urls
+        self._routes: Routes | None = None
         self._aside: dict[str, float] = {}
 
     @classmethod
@@ -64,7 +64,8 @@ class BrokerClient:
     @property
     def urls(self) -> Sequence[str]:
         """The brokers of the newest topology that was seen, and those of the address."""
-        return self._urls
+        known = () if self._routes is None else self._routes.urls
+        return tuple(dict.fromkeys((*known, *self._address.urls)))
 
     async def routes(
         self,
@@ -73,19 +74,31 @@ class BrokerClient:
         newer_than: int = 0,
         wait: float = 0.0,
     ) -> Routes:
-        """Return the topology that one of the brokers knows.
+        """Return the newest topology that one of the brokers knows, or this client.
 
-        One that knows an older catalog than ``at_least`` looks for a newer one first. One that
-        knows none ``newer_than`` that waits for it, for so many seconds.
+        A broker that knows an older catalog than ``at_least``, or than this client, looks for a
+        newer one first. One that knows none ``newer_than`` that waits for it, for so many
+        seconds. What else is asked here is of the collection that was found first: brokers
+        refuse it, if another collection has the name by now.
         """
-        asked = {"at_least": str(at_least)} if at_least else {}
+        known = self._routes
+        least = max(at_least, 0 if known is None else known.topology.catalog)
+        asked = {"at_least": str(least)} if least else {}
         if wait:
             asked |= {"newer_than": str(newer_than), "wait": f"{wait:g}"}
-        body = await self._ask("GET", self._urls, self._path(), asked, wait=wait)
+        body = await self._ask("GET", self.urls, self._path(), asked, wait=wait)
         found = Routes(decoded(body, Topology), self._address.urls[0].partition(":")[0])
-        self._urls = tuple(dict.fromkeys((*found.urls, *self._address.urls)))
-        assert self._urls, "the brokers of the address are always among them"
-        return found
+        known = self._routes or found
+        if found.identity != known.identity:
+            return found
+        if found.topology.catalog >= known.topology.catalog:
+            self._routes = found
+        return self._known
+
+    @property
+    def _known(self) -> Routes:
+        assert self._routes is not None, f"routes of {self.name!r} are asked for first"
+        return self._routes
 
     async def append(
         self, url: str, log: str, request: AppendRequest, *, catalog: int, seconds: float
@@ -106,53 +119,48 @@ class BrokerClient:
         found: Answer = decoded(answer, Answer)  # type: ignore[arg-type]
         return found
 
-    async def read(
-        self, name: RangeId, routes: Routes, *, after: int, most: int, wait: float
-    ) -> ReadResult:
+    async def read(self, name: RangeId, *, after: int, most: int, wait: float) -> ReadResult:
         """See ``Source.read``."""
         assert most > 0, f"{most} bytes of {name!r} are nothing to read"
         asked = {"after": str(after), "bytes": str(most), "wait": f"{wait:g}"}
-        body = await self._ask_about(name, routes, "records", asked, wait=wait)
+        body = await self._ask_about(name, "records", asked, wait=wait)
         try:
             return decode_read(body)
         except Undecodable as error:
             raise FeedUnavailable(f"a broker's answer was damaged: {error}") from error
 
-    async def end(
-        self, name: RangeId, routes: Routes, *, of_writer: bool = False
-    ) -> PartitionBounds:
+    async def end(self, name: RangeId, *, of_writer: bool = False) -> PartitionBounds:
         """See ``Source.end``."""
-        partition = routes.partition(name)
-        urls = routes.to_read(partition)
+        url = ""
         if of_writer:
-            urls = [x for x in [routes.url_of(partition.broker)] if x]
-            if not urls:
+            url = self._known.url_of(self._known.partition(name).broker)
+            if not url:
                 raise FeedUnavailable(f"the broker that writes range {name!r} is not there")
-        return decoded(await self._ask_about(name, routes, "end", {}, urls), PartitionBounds)
+        return decoded(await self._ask_about(name, "end", {}, url), PartitionBounds)
 
     async def news(
-        self, after: Mapping[RangeId, int], routes: Routes, *, wait: float
+        self, after: Mapping[RangeId, int], *, wait: float
     ) -> Mapping[RangeId, PartitionNews]:
         """See ``Source.news``."""
         body = await self._ask(
             "POST",
-            routes.to_read(routes.partition(next(iter(after)))),
+            self._known.to_read(self._known.partition(next(iter(after)))),
             self._path("ends"),
-            {"log": routes.identity, "wait": f"{wait:g}"},
+            {"log": self._known.identity, "wait": f"{wait:g}"},
             wait=wait,
             body=msgspec.json.encode(Positions(after={**after})),
         )
         return decoded(body, dict[RangeId, PartitionNews])
 
-    async def sequence_before(self, name: RangeId, time_us: int, routes: Routes) -> int:
+    async def sequence_before(self, name: RangeId, time_us: int) -> int:
         """See ``Source.sequence_before``."""
-        body = await self._ask_about(name, routes, "since", {"time_us": str(time_us)})
+        body = await self._ask_about(name, "since", {"time_us": str(time_us)})
         return decoded(body, SequenceBefore).sequence
 
     async def storage(self, log: str) -> Storage:
         """Return how much is stored, and who sends. A broker lists objects for that."""
         path = self._path("storage")
-        return decoded(await self._ask("GET", self._urls, path, {"log": log}), Storage)
+        return decoded(await self._ask("GET", self.urls, path, {"log": log}), Storage)
 
     async def status(self, url: str, kind: type[T]) -> T:
         """Return what one broker says of itself."""
@@ -192,7 +200,7 @@ class BrokerClient:
         """Ask one broker, and no other after it: whether it did may not be known."""
         ask, seconds = self._connection.ask, self._connection.access.call_timeout
         failed: FeedUnavailable | None = None
-        for url in self._in_order(self._urls):
+        for url in self._in_order(self.urls):
             try:
                 await ask("GET", f"{url}/readyz", {}, seconds=seconds, any_answer=True)
             except FeedUnavailable as error:
@@ -211,17 +219,16 @@ class BrokerClient:
     async def _ask_about(
         self,
         name: RangeId,
-        routes: Routes,
         what: str,
         query: Mapping[str, str],
-        urls: Sequence[str] = (),
+        url: str = "",
         *,
         wait: float = 0.0,
     ) -> bytes:
-        """Ask about a partition: brokers in the order of the routes, or those given."""
-        urls = urls or routes.to_read(routes.partition(name))
+        """Ask about a partition: brokers in the order of the routes, or the one given."""
+        urls = [url] if url else self._known.to_read(self._known.partition(name))
         path = self._path("partitions", name, what)
-        query = {"log": routes.identity, **query}
+        query = {"log": self._known.identity, **query}
         return await self._ask("GET", urls, path, query, wait=wait, of=name)
 
     async def _ask(

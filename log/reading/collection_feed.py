@@ -73,11 +73,9 @@ class CollectionFeed(parts_of.FeedOfPartitions):
     async def start(self, found: FeedRange, at: StartAt) -> Position:
         time_us = start_us(at)
         partition = await self._partition(found.id)
-        name, routes = partition.id, self._routes
         if time_us is not None:
-            before = await self._source.sequence_before(name, time_us, routes)
-            return self._position(before)
-        end = await self._source.end(name, routes)
+            return self._position(await self._source.sequence_before(partition.id, time_us))
+        end = await self._source.end(partition.id)
         return self._position(end.start if at == "beginning" else end.last)
 
     async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
@@ -125,9 +123,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         if not self._routes.is_open(partition) or self._waiting.locked():
             wait = 0.0
         async with self._waiting if wait else _no_limit():
-            found = await self._source.read(
-                range_id, self._routes, after=last, most=_PAGE_BYTES, wait=wait
-            )
+            found = await self._source.read(range_id, after=last, most=_PAGE_BYTES, wait=wait)
         changes = _behind(range_id, last, found.blocks)
         if changes is None and found.ended:
             starts = (Child(range=x, start=self._position(0)) for x in found.children)
@@ -143,7 +139,7 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         range_id = partition.id
         if last <= self._reached.get(range_id, 0) or not self._routes.is_open(partition):
             return  # of what is closed any broker knows, and has refused it
-        end = (await self._source.end(range_id, self._routes, of_writer=True)).last
+        end = (await self._source.end(range_id, of_writer=True)).last
         if last > end:
             raise position_beyond(range_id, last, end)
         self._reached[range_id] = last
@@ -156,14 +152,13 @@ class CollectionFeed(parts_of.FeedOfPartitions):
 
     async def _refresh(self, *, at_least: int = 0) -> None:
         """Learn the newest topology."""
-        known = self._routes.topology
-        found = await self._source.routes(at_least=max(known.catalog, at_least))
+        found = await self._source.routes(at_least=at_least)
         if found.identity != self.identity:
             raise FeedRefused(
                 f"the collection {self._source.name!r} was deleted and created again "
                 f"while it was open: start again, after resetting the leases of this feed"
             )
-        if found.topology.catalog > known.catalog:
+        if found.topology.catalog > self._routes.topology.catalog:
             self._routes = found
 
     def _position(self, sequence: int) -> Position:

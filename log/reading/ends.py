@@ -78,10 +78,10 @@ class NewsReader:
         certain = len(readers) < len(positions) or any(x.is_closed for x in readers.values())
         waits = bool(self._held) and not certain
         if not waits or len(asks) > 1:
-            found = named(await self._all(routes, asks))
+            found = named(await self._all(asks))
             if found or not waits:
                 return found
-        return named(await self._first(routes, asks))
+        return named(await self._first(asks))
 
     async def lags(
         self, routes: Routes, positions: Mapping[FeedRange, Position]
@@ -89,23 +89,19 @@ class NewsReader:
         """Return how many changes lie behind each position, where that can be said."""
         readers = _readers(routes, positions)
         asks = _asks(routes, readers.values())
-        asked, moved = _joined(asks.values()), await self._all(routes, asks)
+        asked, moved = _joined(asks.values()), await self._all(asks)
         lags = {name: x.lag(asked, moved) for name, x in readers.items()}
         return {name: lag for name, lag in lags.items() if lag is not None}
 
-    async def _all(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, PartitionNews]:
+    async def _all(self, asks: _Asks) -> Mapping[RangeId, PartitionNews]:
         """Ask each broker for what has moved by now."""
-        return _joined(
-            await gather_or_cancel(
-                *(self._source.news(x, routes, wait=0.0) for x in asks.values())
-            )
-        )
+        found = (self._source.news(x, wait=0.0) for x in asks.values())
+        return _joined(await gather_or_cancel(*found))
 
-    async def _first(self, routes: Routes, asks: _Asks) -> Mapping[RangeId, PartitionNews]:
+    async def _first(self, asks: _Asks) -> Mapping[RangeId, PartitionNews]:
         """Wait for the first broker with an answer that says something."""
         asking = {
-            asyncio.create_task(self._source.news(x, routes, wait=self._held))
-            for x in asks.values()
+            asyncio.create_task(self._source.news(x, wait=self._held)) for x in asks.values()
         }
         rest = asking
         try:

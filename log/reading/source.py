@@ -10,11 +10,7 @@ from changefeed.log.protocol.wire import PartitionBounds, PartitionNews
 
 
 class Source(Protocol):
-    """Raises what feeds raise, but for ``RangeEnded``.
-
-    ``routes`` are those by which a partition is known to the caller. They say which brokers to
-    ask, and which collection of this name is meant.
-    """
+    """Raises what feeds raise, but for ``RangeEnded``. Partitions are those of ``routes``."""
 
     @property
     def name(self) -> str:
@@ -25,23 +21,19 @@ class Source(Protocol):
         """Return the newest routes, of catalog ``at_least`` or later if there is one."""
         ...
 
-    async def read(
-        self, name: RangeId, routes: Routes, *, after: int, most: int, wait: float
-    ) -> ReadResult:
+    async def read(self, name: RangeId, *, after: int, most: int, wait: float) -> ReadResult:
         """Return records after a sequence: about ``most`` bytes, or what there is.
 
         With nothing there, wait for so many seconds, where the source can.
         """
         ...
 
-    async def end(
-        self, name: RangeId, routes: Routes, *, of_writer: bool = False
-    ) -> PartitionBounds:
+    async def end(self, name: RangeId, *, of_writer: bool = False) -> PartitionBounds:
         """Return where a partition begins and ends; ``of_writer``: as its broker knows."""
         ...
 
     async def news(
-        self, after: Mapping[RangeId, int], routes: Routes, *, wait: float
+        self, after: Mapping[RangeId, int], *, wait: float
     ) -> Mapping[RangeId, PartitionNews]:
         """Return which partitions have come further than these sequences.
 
@@ -49,6 +41,6 @@ class Source(Protocol):
         """
         ...
 
-    async def sequence_before(self, name: RangeId, time_us: int, routes: Routes) -> int:
+    async def sequence_before(self, name: RangeId, time_us: int) -> int:
         """Return the last sequence before the first record committed at or after a time."""
         ...

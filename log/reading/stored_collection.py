@@ -126,18 +126,16 @@ class StoredCollection:
             row = await self._partitions.row(partition, fresh=False)
         return row.sealed_at is not None
 
-    async def end(
-        self, name: RangeId, routes: Routes, *, of_writer: bool = False
-    ) -> PartitionBounds:
+    async def end(self, name: RangeId, *, of_writer: bool = False) -> PartitionBounds:
         """See ``Source.end``."""
-        del routes, of_writer
+        del of_writer
         return (await self.ends([name]))[name]
 
     async def news(
-        self, after: Mapping[RangeId, int], routes: Routes, *, wait: float
+        self, after: Mapping[RangeId, int], *, wait: float
     ) -> Mapping[RangeId, PartitionNews]:
         """See ``Source.news``: it never waits."""
-        del routes, wait
+        del wait
         found = {}
         for name, end in (await self.ends([*after])).items():
             ended = await self._has_ended(name)
@@ -145,11 +143,9 @@ class StoredCollection:
                 found[name] = PartitionNews(last=end.last, ended=ended)
         return found
 
-    async def read(
-        self, name: RangeId, routes: Routes, *, after: int, most: int, wait: float
-    ) -> ReadResult:
+    async def read(self, name: RangeId, *, after: int, most: int, wait: float) -> ReadResult:
         """See ``Source.read``: it never waits."""
-        del routes, wait
+        del wait
         blocks = await self._known(name, after, most)
         if not blocks:
             await self._look()
@@ -185,11 +181,8 @@ class StoredCollection:
                 self.name, name, after, max_bytes, end=end, fresh=fresh
             )
 
-    async def sequence_before(
-        self, name: RangeId, time_us: int, routes: Routes | None = None
-    ) -> int:
-        """Return the last sequence before the first record committed at or after a time."""
-        del routes
+    async def sequence_before(self, name: RangeId, time_us: int) -> int:
+        """See ``Source.sequence_before``."""
         end = (await self.ends([name]))[name]
         with answers_of_feeds():
             found = await self._partitions.sequence_before(self.name, name, time_us)

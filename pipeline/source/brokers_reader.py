@@ -21,34 +21,27 @@ async def through_brokers(address: Address) -> "AsyncIterator[ThroughBrokers]":
     """Raise ``FeedRefused``, with advice, for an address that leads to no collection."""
     where = parse_address(address.scheme, address.place)
     async with BrokerClient.open(where, BrokerAccess.of_environment()) as client:
-        yield ThroughBrokers(client, await client.routes())
+        await client.routes()
+        yield ThroughBrokers(client)
 
 
 class ThroughBrokers:
     """See ``CollectionReader``: by the client of brokers."""
 
-    def __init__(self, client: BrokerClient, routes: Routes) -> None:
+    def __init__(self, client: BrokerClient) -> None:
         self._client = client
-        self._routes = routes
         self._starts: dict[RangeId, int] = {}
 
     async def routes(self) -> Routes:
-        known = self._routes.topology.catalog
-        found = await self._client.routes(at_least=known)
-        if found.topology.catalog >= known or found.identity != self._routes.identity:
-            self._routes = found
-        return self._routes
+        return await self._client.routes()
 
     async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, PartitionBounds]:
-        async def end(name: RangeId) -> PartitionBounds:
-            return await self._client.end(name, self._routes)
-
-        found = await by_name(names, end)
+        found = await by_name(names, self._client.end)
         self._starts |= {name: x.start for name, x in found.items()}
         return found
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
-        return await self._client.sequence_before(name, time_us, self._routes)
+        return await self._client.sequence_before(name, time_us)
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int
@@ -56,9 +49,7 @@ class ThroughBrokers:
         start = self._starts.get(name, 0)
         if after < start:
             raise PositionGone(name, after, start)
-        found = await self._client.read(
-            name, self._routes, after=after, most=max_bytes, wait=0.0
-        )
+        found = await self._client.read(name, after=after, most=max_bytes, wait=0.0)
         if not found.blocks:
             raise FeedUnavailable(
                 f"range {name!r} ends at {found.last}, but it was seen at {end}: a broker is "

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from io import BytesIO
 from random import Random
 from typing import Any
+from unittest.mock import AsyncMock
 
 import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from changefeed import Record
 from changefeed.feeds.backlog import lag_of
@@ -430,9 +432,23 @@ async def test_appends_and_reads_do_not_look_at_every_partition_there_ever_was(
         monkeypatch.setattr(given.core, "shown", None)  # what would look at them
         answer = await append_once_open(client, routes.urls[0], routes.identity)
         assert isinstance(answer, AppendReceipt)
-        partition = RangeId("e1.p01.v00-ff")
-        found = await client.read(partition, routes, after=0, most=1000, wait=0.0)
+        found = await client.read(RangeId("e1.p01.v00-ff"), after=0, most=1000, wait=0.0)
         assert [x.count for x in found.blocks] == [1]
+
+
+async def test_a_client_goes_by_the_newest_routes_of_the_collection_that_it_found_first(
+    given: Given, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with BrokerClient.open(address_of(given.address), ACCESS) as client:
+        known = (await client.routes()).topology
+        newest, looks = replace(known, catalog=known.catalog + 9), AsyncMock()
+        others = replace(newest, catalog=0, eras=()), replace(newest, identity="b" * 32)
+        for said, found in [(newest, newest), (others[0], newest), (others[1], others[1])]:
+            monkeypatch.setattr(given.core, "shown", lambda _, said=said: said)
+            assert (await client.routes()).topology == found
+            assert (await client.end(RangeId("e1.p01.v00-ff"))).last == 0
+            monkeypatch.setattr(given.core.catalogs, "refresh", looks)
+        assert looks.await_count == 2  # the broker knows an older catalog than its client
 
 
 async def test_a_broker_says_how_much_is_stored_and_what_it_is_doing(given: Given) -> None:

@@ -74,7 +74,7 @@ async def test_what_another_broker_writes_is_answered_as_not_known_here() -> Non
                     await first.writer.changed.wait()
                     open_ = await partitions(feed)
             after = {x.id: 0 for x in sorted(open_, key=lambda x: x.broker)}
-            found = await feed._source.news(after, feed._routes, wait=0)  # broker-1 is asked
+            found = await feed._source.news(after, wait=0)  # broker-1 is asked
             assert found == {
                 x.id: PartitionNews(last=None) for x in open_ if x.broker == "broker-2"
             }

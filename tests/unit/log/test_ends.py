@@ -30,6 +30,7 @@ class HoldingBrokers:
         self.waiting = 0
         self.slow: set[str] = set()
         self.away = False
+        self.routes: Routes
         self._moved = asyncio.Event()
 
     def move(self, name: RangeId, last: int) -> None:
@@ -37,10 +38,9 @@ class HoldingBrokers:
         self._moved.set()
 
     async def news(
-        self, after: Mapping[RangeId, int], routes: Routes, *, wait: float
+        self, after: Mapping[RangeId, int], *, wait: float
     ) -> Mapping[RangeId, PartitionNews]:
-        assert routes.identity == IDENTITY
-        urls = routes.to_read(routes.partition(min(after)))
+        urls = self.routes.to_read(self.routes.partition(min(after)))
         self.asked.append((urls[0], after, wait))
         self.waiting += 1
         try:
@@ -72,8 +72,8 @@ def names_of(routes: Routes) -> Sequence[RangeId]:
 
 async def given(brokers: int) -> tuple[HoldingBrokers, NewsReader, Routes]:
     client = HoldingBrokers(brokers)
-    routes = await client.cluster.routes()
-    return client, NewsReader(cast("Any", client), waits=True), routes
+    client.routes = await client.cluster.routes()
+    return client, NewsReader(cast("Any", client), waits=True), client.routes
 
 
 async def test_each_broker_is_asked_once_for_all_that_it_writes_and_holds_the_question() -> (
@@ -103,7 +103,7 @@ async def test_without_news_the_question_ends_after_a_while() -> None:
 async def test_what_is_closed_or_not_known_is_named_at_once_and_with_it_what_has_news() -> None:
     client, ends, _ = await given(1)
     client.cluster.begin_era(1)
-    routes = await client.cluster.routes()
+    routes = client.routes = await client.cluster.routes()
     closed, open_ = (
         [x.id for x in routes.partitions.all() if routes.is_open(x) == wanted]
         for wanted in (False, True)
