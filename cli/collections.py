@@ -14,11 +14,10 @@ from changefeed.log.brokers import operations
 from changefeed.log.catalog.catalog import Catalog
 from changefeed.log.catalog.transitions import with_merge, with_split
 from changefeed.log.client.client import BrokerClient
-from changefeed.log.directory.directory import COLLECTION, WRITER, create_log, open_directory
+from changefeed.log.directory.directory import COLLECTION, create_log, open_directory
 from changefeed.log.directory.writer import EventLogWriter, compact_log
 from changefeed.log.errors import answers_of_feeds
 from changefeed.log.hashing import DEFAULT_PARTS
-from changefeed.log.maintenance.compactor import CompactionTotals
 from changefeed.log.producing import log_directory
 from changefeed.log.protocol.messages import Topology
 from changefeed.log.protocol.wire import Compaction
@@ -74,7 +73,7 @@ def compact(address: str, *, json: bool) -> None:
     if is_on_brokers(address):
         made = on_brokers(address, _compact)
     else:
-        made = [_of_log(asyncio.run(compact_log(log_directory(address))))]
+        made = [asyncio.run(compact_log(log_directory(address)))]
     if json:
         say(as_json(made))
     else:
@@ -82,18 +81,6 @@ def compact(address: str, *, json: bool) -> None:
         show(a_table(*columns, rows=map(_compacted_row, made)))
     if any(x.failed for x in made):
         raise UserError("some objects were not compacted: the logs say why")
-
-
-def _of_log(done: CompactionTotals) -> Compaction:
-    return Compaction(
-        broker=WRITER,
-        ended=True,
-        objects=done.objects,
-        segments=done.segments,
-        records=done.records,
-        bytes=done.bytes,
-        failed=done.failures,
-    )
 
 
 async def _compact(client: BrokerClient) -> list[Compaction]:
@@ -105,16 +92,7 @@ async def _compact_at(client: BrokerClient, url: str) -> Compaction:
     """Ask a broker until it has nothing more to do."""
     made = await client.compact(url)
     while not made.ended:
-        more = await client.compact(url)
-        made = Compaction(
-            broker=more.broker,
-            ended=more.ended,
-            objects=made.objects + more.objects,
-            segments=made.segments + more.segments,
-            records=made.records + more.records,
-            bytes=made.bytes + more.bytes,
-            failed=made.failed + more.failed,
-        )
+        made = (await client.compact(url)).plus(made)
     return made
 
 

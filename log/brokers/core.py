@@ -41,7 +41,7 @@ from changefeed.log.protocol.messages import (
     Topology,
 )
 from changefeed.log.protocol.topology import topology_of
-from changefeed.log.protocol.wire import PartitionBounds, Storage
+from changefeed.log.protocol.wire import Compaction, PartitionBounds, Storage
 from changefeed.log.rows.partition_reader import PartitionReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.rows.segment_reader import SegmentReader
@@ -58,7 +58,7 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``durable`` is the number of its last acknowledged object in this era, and ``writing``
     whether it takes records now. ``producers`` are those that it remembers in this era, and
     ``unheard`` the brokers that do not answer it.
-    What was compacted and deleted counts from its start.
+    ``compaction`` and what was deleted count from its start.
     """
 
     name: str
@@ -76,11 +76,7 @@ class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
     cached: int
     cache_hits: int
     cache_misses: int
-    compacted_objects: int
-    compacted_records: int
-    segments_written: int
-    segment_bytes: int
-    compaction_failures: int
+    compaction: Compaction
     objects_deleted: int
 
 
@@ -332,7 +328,7 @@ class BrokerCore:
 
     def status(self) -> CoreStatus:
         row, heartbeat, era = self.writer.row, self.members.heartbeat, self.catalog.era
-        cache, done = self.readers.cache, self.compactor.done
+        cache = self.readers.cache
         return CoreStatus(
             name=self.name,
             incarnation=self.incarnation,
@@ -349,11 +345,7 @@ class BrokerCore:
             cached=cache.bytes + cache.windows.bytes,
             cache_hits=cache.hits,
             cache_misses=cache.misses,
-            compacted_objects=done.objects,
-            compacted_records=done.records,
-            segments_written=done.segments,
-            segment_bytes=done.bytes,
-            compaction_failures=done.failures,
+            compaction=self.compactor.done,
             objects_deleted=self.retention.deleted,
         )
 

@@ -43,11 +43,11 @@ _GAUGES: tuple[tuple[str, str, str, _Value], ...] = (
 _COUNTERS: tuple[tuple[str, str, str, _Value], ...] = (
     ("cache.hits", "{object}", "Objects found in memory", lambda x: x.cache_hits),
     ("cache.misses", "{object}", "Objects read from the store", lambda x: x.cache_misses),
-    ("compaction.objects", "{object}", "Compacted objects", lambda x: x.compacted_objects),
-    ("compaction.records", "{record}", "Compacted records", lambda x: x.compacted_records),
-    ("compaction.segments", "{segment}", "Segments written", lambda x: x.segments_written),
-    ("compaction.bytes", "By", "Bytes of segments written", lambda x: x.segment_bytes),
-    ("compaction.failures", "{run}", "Runs not compacted", lambda x: x.compaction_failures),
+    ("compaction.objects", "{object}", "Compacted objects", lambda x: x.compaction.objects),
+    ("compaction.records", "{record}", "Compacted records", lambda x: x.compaction.records),
+    ("compaction.segments", "{segment}", "Segments written", lambda x: x.compaction.segments),
+    ("compaction.bytes", "By", "Bytes of segments written", lambda x: x.compaction.bytes),
+    ("compaction.failures", "{run}", "Runs not compacted", lambda x: x.compaction.failed),
     ("deleted", "{object}", "Objects deleted", lambda x: x.objects_deleted),
 )
 

@@ -21,11 +21,11 @@ set, all of /v1 needs it.
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
 from aiohttp import hdrs, web
+from msgspec.structs import replace
 
 from changefeed.feeds.errors import (
     FeedRefused,
@@ -61,7 +61,6 @@ from changefeed.log.errors import (
 )
 from changefeed.log.protocol.wire import (
     CONTENT_TYPE,
-    Compaction,
     Positions,
     Refusal,
     SequenceBefore,
@@ -338,23 +337,13 @@ class BrokerServer:
     async def _compact(self, request: web.Request) -> web.Response:
         """Compact all that can be, for a while; what is not done by then goes on."""
         await self._identity(collection_of(request))
-        before = replace(self._core.compactor.done)
+        before = self._core.compactor.done
         running = asyncio.create_task(self._core.compactor.step(everything=True))
         self._running.add(running)
         running.add_done_callback(self._running.discard)
         done, _ = await asyncio.wait([running], timeout=_MAX_WAIT)
-        now = self._core.compactor.done
-        return _json(
-            Compaction(
-                broker=self._core.name,
-                ended=bool(done),
-                objects=now.objects - before.objects,
-                segments=now.segments - before.segments,
-                records=now.records - before.records,
-                bytes=now.bytes - before.bytes,
-                failed=now.failures - before.failures,
-            )
-        )
+        made = self._core.compactor.done.plus(before, -1)
+        return _json(replace(made, ended=bool(done)))
 
 
 def _json(value: object) -> web.Response:

@@ -15,8 +15,9 @@ from changefeed.log.directory.directory import WRITER
 from changefeed.log.errors import Damaged
 from changefeed.log.executor import in_thread
 from changefeed.log.format.flush import TABLE_EVERY
-from changefeed.log.maintenance.compactor import CompactionTotals, Compactor
+from changefeed.log.maintenance.compactor import Compactor
 from changefeed.log.maintenance.retention import Retention
+from changefeed.log.protocol.wire import Compaction
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.runtime.clock import elapsed_time, wall_clock_us
@@ -68,7 +69,7 @@ class Maintenance:
         )
 
     @property
-    def done(self) -> CompactionTotals:
+    def done(self) -> Compaction:
         """What was compacted since the start."""
         return self._compactor.done
 

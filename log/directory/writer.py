@@ -31,7 +31,7 @@ from changefeed.log.format.block_format import lay_out
 from changefeed.log.format.flush import TABLE_EVERY, has_table
 from changefeed.log.format.pack import Key
 from changefeed.log.hashing import VIRTUAL_PARTS
-from changefeed.log.maintenance.compactor import CompactionTotals
+from changefeed.log.protocol.wire import Compaction
 from changefeed.log.records import Encoded, Record, placed_record
 from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace
 from changefeed.log.rows.row_reader import RowReader
@@ -120,7 +120,7 @@ class EventLogWriter:
         if self._row.next - began >= _FRAMES_AT_CLOSE:
             await maintenance.attempt(everything=True)
 
-    async def compact(self) -> CompactionTotals:
+    async def compact(self) -> Compaction:
         """Make runs of all that is in frames, and delete these, and what is not to be kept."""
         await self.fill_up()
         maintenance = Maintenance(self._store, self._catalogs, by_hand=True)
@@ -382,7 +382,7 @@ def _result(places: Mapping[Key, range], firsts: Mapping[Key, int]) -> AppendRes
     )
 
 
-async def compact_log(home: Path) -> CompactionTotals:
+async def compact_log(home: Path) -> Compaction:
     """Make runs of all that is in frames of a log, and delete these. Return what was done.
 
     Raise ``FeedUnavailable`` while another process writes the log.

@@ -8,7 +8,6 @@ afterwards is decided from the catalog, by ``retention``.
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from changefeed.log.catalog.catalog import Catalog, Row
 from changefeed.log.catalog.catalog_store import CatalogStore
@@ -27,6 +26,7 @@ from changefeed.log.maintenance.compaction import (
 )
 from changefeed.log.maintenance.run_maker import RunContents, RunMaker
 from changefeed.log.maintenance.segment_writer import SegmentWriter
+from changefeed.log.protocol.wire import Compaction
 from changefeed.log.rows.extents import starts_in
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
@@ -36,23 +36,11 @@ from changefeed.runtime.errors import StoreError
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
-class CompactionTotals:
-    """What this broker has compacted since it started.
-
-    ``objects`` became ``runs`` and ``segments``, which have so many ``bytes``.
-    """
-
-    objects: int = 0
-    runs: int = 0
-    segments: int = 0
-    records: int = 0
-    bytes: int = 0
-    failures: int = 0
-
-
 class Compactor:
-    """Compacts the rows that are a broker's, by its name. ``wall_us`` is the time of day."""
+    """Compacts the rows that are a broker's, by its name. ``wall_us`` is the time of day.
+
+    ``done`` is what it has compacted since it was made.
+    """
 
     def __init__(
         self,
@@ -66,7 +54,7 @@ class Compactor:
         wall_us: Callable[[], int],
         executor: Executor,
     ) -> None:
-        self.done = CompactionTotals()
+        self.done = Compaction(broker=name)
         self._name = name
         self._incarnation = incarnation
         self._catalogs = catalogs
@@ -110,13 +98,12 @@ class Compactor:
             _log.warning(
                 "broker.failed", extra={"operation": "compact", **where, "error": str(error)}
             )
-            self.done.failures += 1
-            return False
         except Exception:  # noqa: BLE001 - the broker goes on without
             _log.exception("broker.failed", extra={"operation": "compact", **where})
-            self.done.failures += 1
-            return False
-        return True
+        else:
+            return True
+        self.done = self.done.plus(Compaction(broker=self._name, failed=1))
+        return False
 
     async def _run(self, catalog: Catalog, era: int, row: Row, *, everything: bool) -> bool:
         """Make the next run of a row, if it is due; return whether there may be more."""
@@ -227,12 +214,14 @@ class Compactor:
                 await self._store.delete(needless)
 
     def _count(self, run: Run, made: RunContents, size: int) -> None:
-        done, objects = self.done, run.last - run.first + 1
-        done.objects += objects
-        done.runs += 1
-        done.segments += len(run.segments)
-        done.records += made.records
-        done.bytes += size + sum(x.size for x in run.segments)
+        more = Compaction(
+            broker=self._name,
+            objects=run.last - run.first + 1,
+            segments=len(run.segments),
+            records=made.records,
+            bytes=size + sum(x.size for x in run.segments),
+        )
+        self.done = self.done.plus(more)
         _log.info(
             "compaction.run",
             extra={

@@ -11,6 +11,7 @@ import zlib
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.log.decoding import Undecodable, from_msgpack
@@ -31,19 +32,24 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker has compacted since it was asked to.
+    """What a broker has compacted since it started, or since it was asked to.
 
-    ``bytes`` are those of runs and segments. ``ended``: there is no more to do now, as far as
-    nothing ``failed``.
+    ``objects`` became runs and ``segments``, which have so many ``bytes``. ``ended``: there is
+    no more to do now, as far as nothing ``failed``.
     """
 
     broker: str
-    ended: bool
-    objects: int
-    segments: int
-    records: int
-    bytes: int
-    failed: int
+    ended: bool = True
+    objects: int = 0
+    segments: int = 0
+    records: int = 0
+    bytes: int = 0
+    failed: int = 0
+
+    def plus(self, more: "Compaction", times: int = 1) -> "Compaction":
+        """Return this with the counts of another added so many times."""
+        counts = ("objects", "segments", "records", "bytes", "failed")
+        return replace(self, **{x: getattr(self, x) + times * getattr(more, x) for x in counts})
 
 
 class RangeStorage(msgspec.Struct, frozen=True, kw_only=True):

@@ -454,9 +454,8 @@ async def test_a_client_goes_by_the_newest_routes_of_the_collection_that_it_foun
 async def test_a_broker_says_how_much_is_stored_and_what_it_is_doing(given: Given) -> None:
     async with BrokerClient.open(address_of(given.address), ACCESS) as client:
         routes = await client.routes()
-        assert isinstance(
-            await append_once_open(client, routes.urls[0], routes.identity), AppendReceipt
-        )
+        answer = await append_once_open(client, routes.urls[0], routes.identity)
+        assert isinstance(answer, AppendReceipt)
         storage = await client.storage(routes.identity)
         assert [x.bytes > 0 for x in storage.ranges] == [True, False]
         assert [x.id for x in storage.producers] == ["p"]

@@ -16,7 +16,13 @@ from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.protocol.messages import BrokerInfo, Topology
 from changefeed.log.protocol.routes import Routes
-from changefeed.log.protocol.wire import ActiveProducer, PartitionBounds, RangeStorage, Storage
+from changefeed.log.protocol.wire import (
+    ActiveProducer,
+    Compaction,
+    PartitionBounds,
+    RangeStorage,
+    Storage,
+)
 from changefeed.log.records import Record
 
 OLD, NEW = RangeId("e1.p01.v00-ff"), RangeId("e2.p01.v00-ff")
@@ -69,11 +75,7 @@ SAYS = CoreStatus(
     cached=5_000_000,
     cache_hits=0,
     cache_misses=0,
-    compacted_objects=0,
-    compacted_records=0,
-    segments_written=0,
-    segment_bytes=0,
-    compaction_failures=0,
+    compaction=Compaction(broker="broker-2"),
     objects_deleted=0,
 )
 ENDS = {OLD: PartitionBounds(start=10, last=50), NEW: PartitionBounds(start=0, last=3)}
