@@ -4,8 +4,8 @@ import errno
 import signal
 import sys
 import threading
-from types import FrameType
-from typing import Final
+from types import FrameType, ModuleType
+from typing import Final, cast
 
 from changefeed.cli.streams import discard_output, prepare_streams, write_error
 from changefeed.runtime.exit_codes import CLOSED_PIPE, FAILED
@@ -38,6 +38,18 @@ def main() -> None:
             sys.exit(CLOSED_PIPE)
         write_error(f"changefeed: {error}\n")
         sys.exit(FAILED)
+
+
+def import_structlog() -> None:
+    """Import structlog for a process of ours, without rich, which takes longer than the rest of
+    it: structlog draws tracebacks with it, and those of our logs are plain.
+    """
+    if "rich" not in sys.modules:
+        sys.modules["rich"] = cast("ModuleType", None)  # as if it were not installed
+        try:
+            import structlog  # noqa: F401, PLC0415 - it finds no rich
+        finally:
+            del sys.modules["rich"]
 
 
 def raise_interrupts() -> None:

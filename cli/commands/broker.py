@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from changefeed.cli import import_structlog
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Processes, SettingPath, SettingsFlags, StopAtEof, with_flags
 
@@ -46,6 +47,7 @@ def broker(
     failures. With --processes, the brokers listen at ports that follow each other, a broker
     that dies is started again, and the worst code is that of all.
     """
+    import_structlog()
     from changefeed.cli.brokers import run_several
     from changefeed.log.brokers.run import run_broker
 

@@ -1,5 +1,6 @@
 """``changefeed run``: this process is a host of each processor, or supervises several such."""
 
+from changefeed.cli import import_structlog
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import Processes, StopAtEof, with_flags
 from changefeed.cli.host_flags import HostFlags
@@ -19,6 +20,7 @@ def run(
     Ends with 0 after a stop, 2 if something must be changed first, 1 for other failures.
     With --processes, a host that dies is started again, and the worst code is that of all.
     """
+    import_structlog()
     if processes is None:
         from changefeed.host.run import run_hosts
 

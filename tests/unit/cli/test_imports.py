@@ -69,7 +69,8 @@ _BEFORE_NO_CHANGE = {
     *("changefeed.cli.supervisor", "changefeed.feeds.cosmos.feed", "changefeed.pipeline"),
     *("changefeed.fleet.peers", "changefeed.host.endpoints", "changefeed.host.page"),
     *("opentelemetry.sdk._logs", "opentelemetry.sdk.trace"),
-    *("aiohttp", "asyncpg", "azure", "deltalake", "obstore", "pyarrow", "pyspark", "redis"),
+    *("aiohttp", "asyncpg", "attr", "azure", "deltalake", "obstore", "pyarrow", "pygments"),
+    *("pyspark", "redis", "rich"),
 }
 
 _OBSERVER = """
