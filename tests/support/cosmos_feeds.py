@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import aiohttp
 import msgspec
 import pytest
+from azure.core.pipeline.transport import AioHttpTransport
 from msgspec.structs import replace
 
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress, Mode
@@ -26,7 +28,12 @@ from tests.support.four_methods import FourMethods
 from tests.support.processes import PATIENCE
 
 THROUGHPUT_OF_A_RANGE = 6_000
+SESSION = "x-ms-session-token"
 _UPSERT = {"x-ms-documentdb-is-upsert": "True"}
+_OF_ONE_REQUEST = {
+    *("x-ms-activity-id", "x-ms-date", "authorization", "x-ms-client-id"),
+    *("if-match", "content-length"),
+}
 
 
 @dataclass(frozen=True)
@@ -171,6 +178,40 @@ def let_watch(monkeypatch: pytest.MonkeyPatch, how: str) -> dict[str, Any]:
     if how == "broken":
         monkeypatch.setenv("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "True")
     return {"availability_strategy": how == "hedged"}
+
+
+class Sent(NamedTuple):
+    """A request that was answered."""
+
+    headers: Mapping[str, str]
+    body: Any
+    how: Mapping[str, Any]
+    session: str
+
+    @property
+    def lasting(self) -> Any:
+        """What the next request of the kind has too."""
+        headers = {x: y for x, y in self.headers.items() if x not in _OF_ONE_REQUEST}
+        return headers, self.body, self.how
+
+
+class Seeing(AioHttpTransport):  # type: ignore[misc] # it has no types
+    """Keeps requests by method. ``by_client`` is called for those that the client made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: dict[str, list[Sent]] = {"GET": [], "PATCH": []}
+        self.by_client = Mock()
+
+    async def send(self, request: Any, **config: Any) -> Any:
+        body = json.loads(request.data) if request.method == "PATCH" else None
+        how = {**config, "read_timeout": None}  # shorter where it is sent again
+        headers = {x.lower(): y for x, y in request.headers.items()}
+        answer = await super().send(request, **config)
+        if "/docs/" in request.url and request.method in self.sent:
+            session = answer.headers.get(SESSION, "")
+            self.sent[request.method].append(Sent(headers, body, how, session))
+        return answer
 
 
 class Seen:

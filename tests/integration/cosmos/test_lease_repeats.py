@@ -1,13 +1,11 @@
 """Changes to leases that are made by a request that the client has made for an earlier one."""
 
-import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import patch
 
 import pytest
-from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
@@ -17,39 +15,7 @@ from changefeed.feeds.cosmos.failover import Failover
 from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.opening import opened_over
 from cosmos_emulator.settings import DEVELOPMENT_KEY
-from tests.support.cosmos_feeds import CosmosWorld, let_watch
-
-OF_ONE_REQUEST = {
-    *("x-ms-activity-id", "x-ms-date", "authorization", "x-ms-client-id"),
-    *("if-match", "content-length"),
-}
-SESSION = "x-ms-session-token"
-
-
-class Seeing(AioHttpTransport):  # type: ignore[misc] # it has no types
-    """Keeps what is sent, and answered to changes. ``by_client`` is called for those changes
-    that the client made.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent: list[tuple[str, Mapping[str, str], Any, Any]] = []
-        self.sessions: list[str] = []
-        self.by_client = Mock()
-
-    async def send(self, request: Any, **config: Any) -> Any:
-        body = json.loads(request.data) if request.method == "PATCH" else None
-        how = {**config, "read_timeout": None}  # shorter where it is sent again
-        headers = {x.lower(): y for x, y in request.headers.items()}
-        self.sent.append((request.method, headers, body, how))
-        answer = await super().send(request, **config)
-        if request.method == "PATCH":
-            self.sessions.append(answer.headers.get(SESSION, ""))
-        return answer
-
-    @property
-    def changes(self) -> list[tuple[Mapping[str, str], Any, Any]]:
-        return [(x, body, how) for method, x, body, how in self.sent if method == "PATCH"]
+from tests.support.cosmos_feeds import SESSION, CosmosWorld, Seeing, let_watch
 
 
 @asynccontextmanager
@@ -104,24 +70,21 @@ async def test_what_is_sent_again_is_what_the_client_would_send(
         await changed(items, 1, whole=first)
         await changed(items, 2_000, 3, whole=whole)
     assert (seeing.by_client.call_count, anew.by_client.call_count) == (1, 3)
-    assert [_of_all(*x) for x in seeing.changes] == [_of_all(*x) for x in anew.changes]
-    ids = {sent["x-ms-activity-id"] for sent, _, _ in seeing.changes}
-    etags = {sent["if-match"] for sent, _, _ in seeing.changes}
+    sent = seeing.sent["PATCH"]
+    assert [x.lasting for x in sent] == [x.lasting for x in anew.sent["PATCH"]]
+    ids = {x.headers["x-ms-activity-id"] for x in sent}
+    etags = {x.headers["if-match"] for x in sent}
     assert (len(ids), len(etags)) == (3, 3)
-
-
-def _of_all(sent: Mapping[str, str], body: Any, how: Any) -> Any:
-    return {x: y for x, y in sent.items() if x not in OF_ONE_REQUEST}, body, how
 
 
 async def test_what_the_client_reads_next_has_each_change_in_it(world: CosmosWorld) -> None:
     async with seen_items(world, consistency_level="Session") as (items, seeing):
         await changed(items, 1, 2, 3)
         await items.read("l")
-        _, asked, _, _ = seeing.sent[-1]
+        sessions = [x.session for x in seeing.sent["PATCH"]]
         assert seeing.by_client.call_count == 1
-        assert len({*seeing.sessions}) == 3
-        assert asked[SESSION] == seeing.sessions[-1]
+        assert len({*sessions}) == 3
+        assert seeing.sent["GET"][-1].headers[SESSION] == sessions[-1]
 
 
 @pytest.mark.parametrize(
