@@ -17,7 +17,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.catalog.catalog import Collection
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.catalog.names import run_of, segments_of
-from changefeed.log.catalog.ranges import Ranges, RangesCache
+from changefeed.log.catalog.ranges import Partition, Ranges, RangesCache
 from changefeed.log.errors import answers_of_feeds
 from changefeed.log.executor import in_thread
 from changefeed.log.format.pack import Key
@@ -117,9 +117,8 @@ class StoredCollection:
             found[partition.id] = PartitionBounds(start=start, last=last)
         return found
 
-    async def _has_ended(self, name: RangeId) -> bool:
+    async def _has_ended(self, partition: Partition) -> bool:
         """Whether a partition gets no more records, as far as can be read now."""
-        partition = self.ranges.partition(name)
         if partition.era < self.ranges.newest:
             return True
         with answers_of_feeds():
@@ -136,11 +135,14 @@ class StoredCollection:
     ) -> Mapping[RangeId, PartitionNews]:
         """See ``Source.news``: it never waits."""
         del wait
-        found = {}
+        found, sealed = {}, dict[tuple[int, str], bool]()
         for name, end in (await self.ends([*after])).items():
-            ended = await self._has_ended(name)
-            if ended or end.last != after[name]:
-                found[name] = PartitionNews(last=end.last, ended=ended)
+            partition = self.ranges.partition(name)
+            row = partition.era, partition.broker
+            if row not in sealed:  # thousands of partitions lie in one
+                sealed[row] = await self._has_ended(partition)
+            if sealed[row] or end.last != after[name]:
+                found[name] = PartitionNews(last=end.last, ended=sealed[row])
         return found
 
     async def read(self, name: RangeId, *, after: int, most: int, wait: float) -> ReadResult:
@@ -150,7 +152,7 @@ class StoredCollection:
         if not blocks:
             await self._look()
             blocks = await self._blocks(name, after, most)
-        if not blocks and await self._has_ended(name):
+        if not blocks and await self._has_ended(self.ranges.partition(name)):
             await self._refresh()  # it may say by now where the partition has ended
             blocks = await self._blocks(name, after, most)
         with answers_of_feeds():

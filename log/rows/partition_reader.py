@@ -43,7 +43,7 @@ class PartitionReader:
     async def row(self, partition: Partition, *, fresh: bool = True) -> RowReader:
         """Return the row of a partition, ``fresh``: as far as it can be read now."""
         row = self._rows.row(self._ranges.catalog, partition.era, partition.broker)
-        if (fresh or row.known == 0) and not self._is_ours(partition):
+        if (fresh or row.is_new) and not self._is_ours(partition):
             with suppress(Damaged):  # who reads up to there is told
                 await row.tail()
         return row

@@ -80,6 +80,11 @@ class RowReader(RowObjects):
 
     # what the row has
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of it was looked at, or told."""
+        return self.known == 0 and not self._leapt
+
     def add(self, number: int, data: bytes) -> None:
         """Take in the next object, as its writer knows it."""
         self._learn(self.take_in(number, data))
