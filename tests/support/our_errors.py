@@ -28,6 +28,7 @@ from changefeed.runtime.errors import (
     StoreMissing,
     StoreRefused,
     StoreUnavailable,
+    Unavailable,
     UserError,
 )
 
@@ -50,6 +51,7 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     LeaseLost(_LEASE, "x"),
     StoreError("x"),
     StoreUnavailable("x"),
+    Unavailable("x"),
     StoreRefused("x"),
     StoreMissing("x", made_by_run=True),
     NameTaken(HostName("a"), Incarnation("1")),
