@@ -30,10 +30,8 @@ from tests.support.processes import PATIENCE
 THROUGHPUT_OF_A_RANGE = 6_000
 SESSION = "x-ms-session-token"
 _UPSERT = {"x-ms-documentdb-is-upsert": "True"}
-_OF_ONE_REQUEST = {
-    *("x-ms-activity-id", "x-ms-date", "authorization", "x-ms-client-id"),
-    *("if-match", "content-length"),
-}
+_OF_ONE_REQUEST = {"x-ms-activity-id", "x-ms-date", "authorization", "x-ms-client-id"}
+_OF_ONE_CHANGE = {"if-match", "content-length"} | _OF_ONE_REQUEST
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,8 @@ class Sent(NamedTuple):
     @property
     def lasting(self) -> Any:
         """What the next request of the kind has too."""
-        headers = {x: y for x, y in self.headers.items() if x not in _OF_ONE_REQUEST}
+        of_one = _OF_ONE_REQUEST if self.body is None else _OF_ONE_CHANGE
+        headers = {x: y for x, y in self.headers.items() if x not in of_one}
         return headers, self.body, self.how
 
 
