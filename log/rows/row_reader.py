@@ -82,7 +82,7 @@ class RowReader(RowObjects):
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing of it was looked at, or told."""
+        """Whether it was never read, and the catalog has said nothing of it."""
         return self.known == 0 and not self._leapt
 
     def add(self, number: int, data: bytes) -> None:
