@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     )
     from changefeed.observers.observer import CloseReason, Context, Observer
     from changefeed.observers.registry import observer
-    from changefeed.observers.retry import RetrySettings
+    from changefeed.observers.settings import RetrySettings
     from changefeed.processor import ChangeFeedProcessor, ProcessorGroup
     from changefeed.runtime.errors import (
         Failure,
@@ -119,7 +119,7 @@ _GROUPS = {
         "FeedSettings": "host.settings",
         "LeaseSettings": "host.settings",
         "ObserverSettings": "host.settings",
-        "RetrySettings": "observers.retry",
+        "RetrySettings": "observers.settings",
         "CosmosSettings": "host.settings",
         "WebSettings": "host.settings",
         "LogSettings": "runtime.settings",

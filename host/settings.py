@@ -27,7 +27,7 @@ from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.starts import not_in_future, start_in
 from changefeed.leases.fleet import FleetRules
 from changefeed.leases.timing import Timing
-from changefeed.observers.retry import RetrySettings
+from changefeed.observers.settings import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.paths import absolute

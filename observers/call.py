@@ -60,6 +60,14 @@ class Blame(NamedTuple):
     times: int
     reason: str
 
+    def refusal(self, change: Change) -> str:
+        """Return what a person is told where there are no dead letters."""
+        return (
+            f"the change at sequence {change.sequence} {self.reason}. Mend the observer, or "
+            f"let the change be put aside (observer.on_failure = 'dead-letter'), and resume "
+            f"the range"
+        )
+
 
 Call: TypeAlias = Callable[[Blame | None], Awaitable[None]]
 

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import count
 from math import inf
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
@@ -38,7 +38,7 @@ from changefeed.observers.judge import Judge, Successes, Waiting
 from changefeed.observers.key_scheduler import Batch, KeyScheduler
 from changefeed.observers.observer import CloseReason, ObserverFactory
 from changefeed.observers.observer_context import ObserverContext
-from changefeed.observers.retry import RetrySettings
+from changefeed.observers.settings import ObservingSettings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.light_event import LightEvent
 
@@ -46,38 +46,12 @@ _TRIES_WITHOUT_MEMORY = 3
 _CLOSE_TIMEOUT = 10.0
 
 
-class ObservingSettings(Protocol):
-    """What the settings say about it."""
-
-    @property
-    def checkpoint(self) -> str | float:
-        """When checkpoints are written; ``manual`` leaves it to the user to say so."""
-        ...
-
-    @property
-    def concurrency(self) -> int: ...
-
-    @property
-    def timeout(self) -> float | None: ...
-
-    @property
-    def retry(self) -> RetrySettings: ...
-
-    @property
-    def on_failure(self) -> str:
-        """With ``retry`` nothing is put aside."""
-        ...
-
-    @property
-    def ordering(self) -> Literal["key", "range"]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ObserverSetup:
     """What the observers of each range of a host are made of, and who hears how they fare.
 
-    Without ``letters`` nothing is put aside. Give ``successes`` where this does not live as
-    long as the process.
+    Without ``letters`` no change becomes a dead letter. Give ``successes`` where this does not
+    live as long as the process.
     """
 
     make: ObserverFactory
@@ -102,7 +76,7 @@ class RangeObservers:
     """Those of the range of ``context``, which are made when they are opened. ``close`` must be
     called once ``open`` was. No batch has more changes than ``largest``.
 
-    Without dead letters, a change that is to be put aside is raised as ``ObserverFailed``.
+    Without dead letters, a change that would become one raises ``ObserverFailed``.
     """
 
     def __init__(self, setup: ObserverSetup, context: RangeContext, largest: int) -> None:
@@ -111,7 +85,6 @@ class RangeObservers:
         self._context = context
         self._range_id = context.range.id
         self._events = setup.events
-        self._letters = setup.letters
         self._attempts = settings.retry.attempts
         self._delays = settings.retry.delays(setup.random)
         self._manual = settings.checkpoint == "manual"
@@ -314,11 +287,11 @@ class RangeObservers:
         as no attempt will help.
         """
         for change in aside:
-            if self._letters is None:
+            if self._setup.letters is None:
                 raise await self._refusal(runner, changes, change, blame)
             self._context.check()
             failure, attempts = _why_aside(change, blame)
-            await self._set_aside(self._letters, runner, change, failure, attempts)
+            await self._set_aside(self._setup.letters, runner, change, failure, attempts)
 
     async def _refusal(
         self, runner: _Runner, changes: Sequence[Change], at: Change, blame: Blame | None
@@ -328,7 +301,7 @@ class RangeObservers:
             await runner.observer.process(runner.context, before)
             if not self._manual:
                 self._context.returned(before)
-        reason = unreadable_text(at) if blame is None else _killed_text(at, blame)
+        reason = unreadable_text(at) if blame is None else blame.refusal(at)
         return RangeRefused(self._range_id, reason)
 
     async def _failed(self, runner: _Runner, batch: Batch, error: AttemptFailed) -> None:
@@ -358,12 +331,12 @@ class RangeObservers:
     async def _put_aside(self, runner: _Runner, why: Waiting, error: AttemptFailed) -> None:
         """Put a change aside, lastingly, before anything behind it of its key goes on."""
         change = why.change
-        if self._letters is None:
+        if self._setup.letters is None:
             if ran_out_of_memory(error):
                 raise out_of_memory(self._range_id, describe(error)) from error
             raise self._failure(change, why.tries, error) from error
         try:
-            how = self._letters, runner, change, failure_of(error), why.tries
+            how = self._setup.letters, runner, change, failure_of(error), why.tries
             await self._context.in_call("put aside", [change], lambda _: self._set_aside(*how))
         except AttemptFailed as failed:
             self.keys.put_back(change)
@@ -397,13 +370,6 @@ def _why_aside(change: Change, blame: Blame | None) -> tuple[LetterError, int]:
         return LetterError(kind="Killed", text=blame.reason, trace=""), blame.times
     assert change.unreadable is not None, "the others are handed on"
     return LetterError(kind="Unreadable", text=change.unreadable, trace=""), 0
-
-
-def _killed_text(change: Change, blame: Blame) -> str:
-    return (
-        f"the change at sequence {change.sequence} {blame.reason}. Mend the observer, or let "
-        f"the change be put aside (observer.on_failure = 'dead-letter'), and resume the range"
-    )
 
 
 async def _all_of(calls: Iterable[Coroutine[Any, Any, None]]) -> None:

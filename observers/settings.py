@@ -1,14 +1,14 @@
-"""When an observer that failed is called again: later and later."""
+"""How observers are called, and when one that failed is called again: later and later."""
 
 from random import Random
+from typing import Literal, Protocol
 
 from pydantic import Field
 
 from changefeed.runtime.delays import GrowingDelays
 from changefeed.runtime.settings import Seconds, Section
 
-FIRST_DELAY = 0.5
-"""In seconds."""
+FIRST_DELAY = 0.5  # seconds
 
 
 class RetrySettings(Section):
@@ -24,3 +24,29 @@ class RetrySettings(Section):
 
     def delays(self, random: Random) -> GrowingDelays:
         return GrowingDelays(FIRST_DELAY, self.max_delay, random)
+
+
+class ObservingSettings(Protocol):
+    """What hosts and tasks of Spark have alike in their own sections."""
+
+    @property
+    def checkpoint(self) -> str | float:
+        """When checkpoints are written; ``manual`` leaves it to the user to say so."""
+        ...
+
+    @property
+    def concurrency(self) -> int: ...
+
+    @property
+    def timeout(self) -> float | None: ...
+
+    @property
+    def retry(self) -> RetrySettings: ...
+
+    @property
+    def on_failure(self) -> str:
+        """With ``retry`` no failure counts against a change: it is tried until it succeeds."""
+        ...
+
+    @property
+    def ordering(self) -> Literal["key", "range"]: ...

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from changefeed.feeds.starts import start_in
-from changefeed.observers.retry import RetrySettings
+from changefeed.observers.settings import RetrySettings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.paths import absolute
 from changefeed.runtime.settings import (

@@ -17,7 +17,7 @@ from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.judge import Successes
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.observers.registry import observer
-from changefeed.observers.retry import RetrySettings
+from changefeed.observers.settings import RetrySettings
 from changefeed.pipeline.observing import Task, pages
 from changefeed.pipeline.settings import ObserverSettings
 from changefeed.runtime.settings import LogSettings

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from changefeed.observers.retry import RetrySettings
+from changefeed.observers.settings import RetrySettings
 from changefeed.runtime.delays import GrowingDelays
 
 
