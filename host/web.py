@@ -46,7 +46,8 @@ async def serving_soon(
     serve: Callable[[], AbstractAsyncContextManager[None]], failed: Callable[[], object]
 ) -> AsyncIterator[None]:
     """Serve until the block is left, by ``serve``, which is called when ``host.endpoints`` was
-    imported. If that fails, ``failed`` is called, and why is raised at the end of the block.
+    imported. If that fails, ``failed`` is called, and why is raised at the end of the block:
+    ``UserError`` if the import failed.
     """
     task = asyncio.create_task(_serve_later(serve))
     task.add_done_callback(lambda x: x.cancelled() or failed())
@@ -64,7 +65,13 @@ async def _serve_later(serve: Callable[[], AbstractAsyncContextManager[None]]) -
     # A thread of its own: user code may keep those of the loop busy.
     thread = ThreadPoolExecutor(1, thread_name_prefix="web-import")
     name = "changefeed.host.endpoints"
-    await asyncio.get_running_loop().run_in_executor(thread, import_module, name)
+    try:
+        await asyncio.get_running_loop().run_in_executor(thread, import_module, name)
+    except ImportError as error:
+        raise UserError(
+            f"the web endpoints cannot be imported: {error}. Install changefeed-host and its "
+            f'packages again, or run without endpoints: web.port = "off"'
+        ) from error
     async with serve():
         freeze_startup_objects()
         await asyncio.Event().wait()  # until cancelled
