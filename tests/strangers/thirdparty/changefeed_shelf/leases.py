@@ -134,15 +134,15 @@ async def _open(address: Address, options: OpenOptions) -> AsyncIterator[ShelfSt
     yield ShelfStore(directory / "records.json", settings.lock_timeout)
 
 
-async def _check(address: Address, _: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
+async def _check(address: Address, _: OpenOptions) -> AsyncIterator[Diagnostic]:
     place = Path(address.place)
     existing = place if place.exists() else place.absolute().parent  # noqa: ASYNC240
-    if os.access(existing, os.W_OK):
+    if existing.is_file():
+        yield problem("directory", f"{existing} is a file", "give the leases a directory")
+    elif os.access(existing, os.W_OK):
         yield fine("directory", f"{existing} can be written to")
     else:
         yield problem("directory", f"{existing} cannot be written to", "chmod u+w")
-    if feed == str(address):
-        yield problem("directory", "feed and leases have one address", "give each its own")
 
 
 BACKEND = StoreBackend(
