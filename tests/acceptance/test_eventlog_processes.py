@@ -31,7 +31,9 @@ async def killed(writers: int) -> bytes:
 
 async def test_what_was_acknowledged_outlives_killed_writers_and_no_batch_is_torn() -> None:
     said = await killed(30)
-    assert re.fullmatch(rb"30 kills, [1-9]\d* batches acknowledged, \d+ runs\n", said), said
+    assert re.fullmatch(rb"30 kills, [1-9]\d* batches acknowledged, [1-9]\d* runs\n", said), (
+        said
+    )
 
 
 async def test_nothing_is_lost_or_torn_by_a_thousand_kills() -> None:

@@ -23,13 +23,16 @@ from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.feed import EventLog
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.records import Record
+from tests.support.processes import PATIENCE
 
 _PARTS: Final = 3
 _KEYS: Final = [f"k{n}" for n in range(9)]
 """Some in each part: a batch is whole in all of them, or in none."""
 _READ_EVERY: Final = 25
-_LONGEST: Final = (0.12, 0.12, 0.12, 0.8)
-"""Seconds that a writer has at most: most are killed while they open or write, some compact."""
+_LONGEST: Final = 0.12
+"""Seconds that a writer has at most, to open and write in; or after it has compacted."""
+_COMPACTING: Final = 0.25
+"""So many of them are let live until they have compacted, however slow the machine is."""
 
 
 class Lost(Exception):
@@ -45,15 +48,22 @@ async def _write(log: Path, batch: int, said: int) -> None:
             batch += 1
 
 
-def _killed(log: Path, batch: int, seconds: float) -> Sequence[str]:
+def _runs(log: Path) -> int:
+    return len([*log.glob("compacted/*/*/*")])
+
+
+def _killed(log: Path, batch: int, seconds: float, *, compacting: bool) -> Sequence[str]:
     """Let a writer begin with a batch, and kill it; return what it has said."""
     said, saying = os.pipe()
+    before, end = _runs(log), time.monotonic() + PATIENCE
     child = os.fork()
     if child == 0:
         with suppress(BaseException):
             asyncio.run(_write(log, batch, saying))
         os._exit(1)
     os.close(saying)
+    while compacting and _runs(log) == before and time.monotonic() < end:
+        time.sleep(0.01)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -61,6 +71,8 @@ def _killed(log: Path, batch: int, seconds: float) -> Sequence[str]:
         words = lines.read().split()
     if not os.WIFSIGNALED(status):
         raise Lost(f"the writer of batch {batch} has ended by itself")
+    if compacting and _runs(log) == before:
+        raise Lost(f"the writer of batch {batch} has compacted nothing")
     return words
 
 
@@ -99,7 +111,8 @@ def main(log: Path, kills: int, seed: int) -> str:
     asyncio.run(create_log(log, _PARTS))
     for n in range(1, kills + 1):
         with _compacting_all_the_time():
-            words = _killed(log, batch, random.uniform(0, random.choice(_LONGEST)))
+            seconds, compacting = random.uniform(0, _LONGEST), random.random() < _COMPACTING
+            words = _killed(log, batch, seconds, compacting=compacting)
         for word in words:
             number = int(word[1:])
             batch = max(batch, number + 1)
@@ -107,8 +120,7 @@ def main(log: Path, kills: int, seed: int) -> str:
                 acknowledged.add(number)
         if n % _READ_EVERY == 0 or n == kills:
             _check(asyncio.run(_read(log)), acknowledged)
-    runs = len([*log.glob("compacted/*/*/*")])
-    return f"{kills} kills, {len(acknowledged)} batches acknowledged, {runs} runs"
+    return f"{kills} kills, {len(acknowledged)} batches acknowledged, {_runs(log)} runs"
 
 
 if __name__ == "__main__":
