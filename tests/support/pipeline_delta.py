@@ -73,7 +73,7 @@ def settings(home: Path, directory: str) -> PipelineSettings:
             "directory": str(home / directory),
             "body_schema": "n INT, who STRUCT<name: STRING>",
             "changes": {"enabled": False},
-            "compact_every": 3,
+            "compact_every": 4,  # the third round: the first batch only says where it begins
             "aggregates": [figures],
         }
     )
