@@ -10,7 +10,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import kind_of, text_of
 from changefeed.observers.judge import Waiting
-from changefeed.observers.tracing import record_dead_letter
+from changefeed.observers.tracing import in_batch, record_dead_letter
 
 
 class FailureLog:
@@ -22,15 +22,16 @@ class FailureLog:
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
-        self._log.warning(
-            "observer.failed",
-            what="attempt",
-            range=range_id,
-            attempt=attempt,
-            error=text_of(error),
-            kind=kind_of(error),
-            again_after=round(delay, 3),
-        )
+        with in_batch():
+            self._log.warning(
+                "observer.failed",
+                what="attempt",
+                range=range_id,
+                attempt=attempt,
+                error=text_of(error),
+                kind=kind_of(error),
+                again_after=round(delay, 3),
+            )
 
     def keys_wait(
         self, range_id: RangeId, waiting: Collection[Waiting], *, outage: bool

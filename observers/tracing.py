@@ -12,14 +12,14 @@ read than it takes to find those. A sampler sees none: a span gets them once it 
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
 from opentelemetry.context import Context as TraceContext
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, use_span
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, get_current_span, use_span
 
 from changefeed.feeds.feed import Change
 from changefeed.observers.call import RangeContext
@@ -31,7 +31,9 @@ from changefeed.observers.trace_context import TraceContextPointer
 _CUT_OFF = "cut off: the host stops, or has lost the lease"
 
 _batch: ContextVar[Span | None] = ContextVar("changefeed_batch", default=None)
-"""The span of the batch that is being handled here: the current one may be the user's own."""
+"""The span of the batch that is being handled here, or was last: the current one may be the
+user's own.
+"""
 
 
 @cache
@@ -76,18 +78,20 @@ class BatchTracing:
         if self.pointer is not None and span.is_recording():
             for producer in islice(self.pointer.producers(changes), _links_kept()):
                 span.add_link(producer)
-        token = _batch.set(span)
-        try:
-            with use_span(
-                span, end_on_exit=True, record_exception=False, set_status_on_exception=False
-            ):
-                try:
-                    yield
-                except BaseException as error:
-                    _record_end(span, error)
-                    raise
-        finally:
-            _batch.reset(token)
+        _batch.set(span)
+        with use_span(
+            span, end_on_exit=True, record_exception=False, set_status_on_exception=False
+        ):
+            try:
+                yield
+            except BaseException as error:
+                _record_end(span, error)
+                raise
+
+
+def in_batch() -> AbstractContextManager[object]:
+    """Say in the trace of a batch what becomes of it."""
+    return use_span(_batch.get() or get_current_span(), record_exception=False)
 
 
 def record_dead_letter(letter: DeadLetter) -> None:
@@ -109,11 +113,11 @@ def _record_end(span: Span, error: BaseException) -> None:
     error about it.
     """
     if isinstance(error, asyncio.CancelledError):
-        span.set_status(Status(StatusCode.ERROR, _CUT_OFF))
+        span.set_status(StatusCode.ERROR, _CUT_OFF)
         span.set_attribute("error.type", kind_of(error))
         return
     cause = error.__cause__ if isinstance(error, ObserverFailed) and error.__cause__ else error
-    span.set_status(Status(StatusCode.ERROR, text_of(error)))
+    span.set_status(StatusCode.ERROR, text_of(error))
     span.set_attribute("error.type", kind_of(cause))
     _record_error(span, cause)
 

@@ -1,6 +1,7 @@
 """The span of a batch, as an exporter gets it."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -142,6 +143,23 @@ async def test_a_call_that_failed_is_an_error_and_says_what_was_raised() -> None
     assert "no such table" in (failed.status.description or "")
     assert (failed.attributes or {})["error.type"] == "KeyError"
     assert done.status.status_code is StatusCode.UNSET
+
+
+async def test_the_line_of_a_failure_is_in_the_trace_of_its_attempt() -> None:
+    scene, lines = Scene(fails(1)), dict[int, str]()
+
+    class Reader(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines[get_current_span().get_span_context().span_id] = record.getMessage()
+
+    logging.getLogger("changefeed").addHandler(reader := Reader())
+    try:
+        await scene.process(make.change(1))
+    finally:
+        logging.getLogger("changefeed").removeHandler(reader)
+    failed, _ = scene.spans
+    assert failed.context is not None
+    assert "no such table" in lines[failed.context.span_id]
 
 
 async def test_a_change_that_was_put_aside_is_an_event() -> None:
