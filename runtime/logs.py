@@ -27,6 +27,7 @@ _TALKATIVE = {
     "asyncio": logging.INFO,
     "azure": logging.WARNING,  # at "info" it logs every request, in thirty lines
     "py4j": logging.WARNING,  # at "info" it logs every call, and that Java has gone
+    "urllib3": logging.INFO,  # at "debug" each push of log lines makes two more to push
 }
 
 

@@ -80,7 +80,9 @@ async def test_spans_metrics_and_logs_arrive(place: Path, receiver: Received) ->
     more = ("--observer=orders:takes", "--set=observer.trace_context=/trace")
     env = {**receiver.env, "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test"}
     async with running(*RUN, *more, cwd=place, env=env) as host:
-        await host.reaches(lambda: _handed_over(receiver) == 40)
+        await host.reaches(lambda: _done(receiver) == 40)
+        wanted = {"changefeed.lag", "changefeed.observer.duration"}
+        await host.reaches(lambda: wanted <= {x.name for x in receiver.metrics()})
         await host.stops()
 
     spans = receiver.spans()
@@ -98,19 +100,19 @@ async def test_spans_metrics_and_logs_arrive(place: Path, receiver: Received) ->
         for point in metric.sum.data_points
     ]
     assert max(changes) == max(sum(x) for x in zip(changes, strict=True))
-    assert {"changefeed.lag", "changefeed.observer.duration"} <= {
-        x.name for x in receiver.metrics()
-    }
     (said,) = [x for x in receiver.logs() if x.body.string_value == "observer.failed"]
     assert said.trace_id in {x.trace_id for x in spans}, "the line is in the trace of its batch"
+    bodies = {x.body.string_value for x in receiver.logs()}
+    assert not [x for x in bodies if "/v1/logs" in x], "what pushes has nothing to push"
     for resource in receiver.resources():
         assert resource["service.name"] == "changefeed"
         assert resource["service.instance.id"] == "anna"
         assert resource["deployment.environment.name"] == "test"
 
 
-def _handed_over(receiver: Received) -> int:
-    return sum(attributes(x)["messaging.batch.message_count"] for x in receiver.spans())
+def _done(receiver: Received) -> int:
+    spans = [x for x in receiver.spans() if not x.status.message]
+    return sum(attributes(x)["messaging.batch.message_count"] for x in spans)
 
 
 @pytest.mark.parametrize("trouble", ["away", "slow", "answers 500"])
