@@ -109,10 +109,14 @@ async def test_a_script_reads_all_and_leaves_nothing_behind_at_ctrl_c(log: Path)
     async with open_container(f"sqlite:{log}.leases") as leases:
         assert list(await leases.members()) == []
         assert {x.owner for x in await leases.list()} == {None}
+    keys = [f"key-{n}" for n in range(100)]  # some in each range
+    async with open_producer(log) as producer:
+        await asyncio.gather(*(producer.send(x, 1) for x in keys))
     async with program(*script, cwd=log.parent) as process:
-        await asyncio.sleep(3)
+        await process.prints("\n", times=len(keys))
         await process.stops(signal.SIGINT)
-        assert process.printed == ""  # nothing comes again
+        lines = process.printed.splitlines()
+    assert sorted(lines) == sorted(f"anna {x} 1" for x in keys), "nothing comes again"
 
 
 async def everything(log: Path) -> dict[str, list[tuple[Operation, bytes]]]:
