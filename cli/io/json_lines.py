@@ -1,5 +1,6 @@
 """JSON lines as records of an event log: what is taken from a line, and what is wrong."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -164,4 +165,4 @@ def _time_us(value: Any, name: str | None) -> int | None:
 def _not(name: str, found: object, wanted: str) -> UserError:
     if found is _ABSENT:
         return UserError(f"it has no {name!r}")
-    return UserError(f"its {name!r} is {str(found)[:60]!r}, and not {wanted}")
+    return UserError(f"its {name!r} is {json.dumps(found)[:60]}, and not {wanted}")
