@@ -40,6 +40,7 @@ WRITER: Final = "local"
 """What the process that writes is called in the catalog, in the place of a broker."""
 _BEFORE: Final = "catalog.db"
 _FILE: Final = "{} is a file. Give the directory of a log"
+_FULL: Final = "no event log can be made at {}: it is not empty. Name a directory that is new"
 
 
 async def create_log(path: str | Path, parts: int = DEFAULT_PARTS) -> None:
@@ -86,9 +87,8 @@ def _advised(home: Path) -> Iterator[None]:
         if home.is_file():
             raise FeedRefused(_FILE.format(home)) from error
         if home.is_dir() and any(home.iterdir()):
-            advice = "There is something already: open it, or take another directory"
-        else:
-            advice = "Take a directory that this user may make"
+            raise FeedRefused(_FULL.format(home)) from error
+        advice = "Take a directory that this user may make"
         raise FeedRefused(f"no event log can be made at {home}: {error}. {advice}") from error
 
 

@@ -158,6 +158,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("produce broker://h:1/o --key=k", "brokers://h:1/o?"),
         ("produce brokers://h:1/o - --key=k --parts=3", "log create"),
         ("log create notes.txt", "notes.txt is a file. Give the directory of a log"),
+        ("log create log", "no event log can be made at log: it is not empty"),
         ("pipeline status --feed=eventlog:log --directory=notes.txt", "notes.txt is a file"),
         ("log retain brokers://h:1/o --for=7w", "7d"),
         ("log split log nope", "'nope'"),
