@@ -20,7 +20,14 @@ from changefeed.fleet.status import FleetStatus, HostStatus
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import check_leases
-from changefeed.runtime.diagnostics import Diagnostic, Severity, fine, problem, warning
+from changefeed.runtime.diagnostics import (
+    LOOK_AT,
+    Diagnostic,
+    Severity,
+    fine,
+    problem,
+    warning,
+)
 from changefeed.runtime.errors import Failure, StoreError, StoreMissing, UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.gather import gather_or_cancel
@@ -158,7 +165,7 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
 
 def _failed(about: str, error: Exception) -> Diagnostic:
     """The text of what a person has to change is the advice; that of a silence is none."""
-    advice = "" if isinstance(error, UserError) else "look at the network and at the address"
+    advice = "" if isinstance(error, UserError) else LOOK_AT
     return problem(about, str(error), advice)
 
 

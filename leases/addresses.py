@@ -7,7 +7,7 @@ from changefeed.feeds.backend import OpenOptions, prepared
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
 from changefeed.leases.two_stores import TwoStoreLeases
-from changefeed.runtime.diagnostics import Diagnostic, problem
+from changefeed.runtime.diagnostics import LOOK_AT, Diagnostic, problem
 from changefeed.runtime.errors import StoreError, StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.stores.addresses import STORES, open_store, without_secrets
 from changefeed.stores.store import Store
@@ -87,6 +87,6 @@ async def check_leases(
     except StoreMissing:
         raise
     except StoreUnavailable as error:
-        yield problem("leases", str(error), "look at the network and at the address")
+        yield problem("leases", str(error), LOOK_AT)
     except StoreError as error:
         yield problem("leases", str(error))

@@ -2,6 +2,10 @@
 
 import enum
 from dataclasses import dataclass
+from typing import Final
+
+LOOK_AT: Final = "look at the disk or the network, and at the address"
+"""What to do where a store or a feed gave no answer."""
 
 
 class Severity(enum.StrEnum):
