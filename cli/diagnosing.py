@@ -21,14 +21,14 @@ from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import check_leases
 from changefeed.runtime.diagnostics import (
-    LOOK_AT,
     Diagnostic,
     Severity,
+    failed,
     fine,
     problem,
     warning,
 )
-from changefeed.runtime.errors import Failure, StoreError, StoreMissing, UserError
+from changefeed.runtime.errors import Failure, StoreError, StoreMissing
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.quantities import counted
@@ -117,7 +117,7 @@ async def _feed(settings: Settings) -> AsyncIterator[Diagnostic]:
             ranges = await feed.ranges()
             found = [x async for x in check_feed(address, options)]
     except FeedError as error:
-        yield _failed("feed", error)
+        yield failed("feed", error)
     except TimeoutError:
         yield problem("feed", f"{address} does not answer", "look at the network")
     else:
@@ -152,7 +152,7 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
     except StoreMissing:
         raise
     except (StoreError, FeedError) as error:
-        yield _failed("leases", error)
+        yield failed("leases", error)
     except TimeoutError:
         yield problem("leases", "the container does not answer", "look at the network")
     else:
@@ -161,12 +161,6 @@ async def _leases(settings: Settings) -> AsyncIterator[Diagnostic]:
         )
         for one in wrong:
             yield one
-
-
-def _failed(about: str, error: Exception) -> Diagnostic:
-    """The text of what a person has to change is the advice; that of a silence is none."""
-    advice = "" if isinstance(error, UserError) else LOOK_AT
-    return problem(about, str(error), advice)
 
 
 class _Readiness(msgspec.Struct):

@@ -7,8 +7,8 @@ from changefeed.feeds.backend import OpenOptions, prepared
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.stored import StoredCheckpoints, StoredLeases, StoredOwnership
 from changefeed.leases.two_stores import TwoStoreLeases
-from changefeed.runtime.diagnostics import LOOK_AT, Diagnostic, problem
-from changefeed.runtime.errors import StoreError, StoreMissing, StoreRefused, StoreUnavailable
+from changefeed.runtime.diagnostics import Diagnostic, failed
+from changefeed.runtime.errors import StoreError, StoreMissing, StoreRefused
 from changefeed.stores.addresses import STORES, open_store, without_secrets
 from changefeed.stores.store import Store
 
@@ -86,7 +86,5 @@ async def check_leases(
                 yield found
     except StoreMissing:
         raise
-    except StoreUnavailable as error:
-        yield problem("leases", str(error), LOOK_AT)
     except StoreError as error:
-        yield problem("leases", str(error))
+        yield failed("leases", error)

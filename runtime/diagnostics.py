@@ -2,10 +2,8 @@
 
 import enum
 from dataclasses import dataclass
-from typing import Final
 
-LOOK_AT: Final = "look at the disk or the network, and at the address"
-"""What to do where a store or a feed gave no answer."""
+from changefeed.runtime.errors import UserError
 
 
 class Severity(enum.StrEnum):
@@ -36,3 +34,9 @@ def warning(about: str, text: str, advice: str) -> Diagnostic:
 
 def problem(about: str, text: str, advice: str = "") -> Diagnostic:
     return Diagnostic(about=about, severity=Severity.PROBLEM, text=text, advice=advice)
+
+
+def failed(about: str, error: Exception) -> Diagnostic:
+    """The text of what a person has to change is the advice; that of a silence is none."""
+    look = "look at the disk or the network, and at the address"
+    return problem(about, str(error), "" if isinstance(error, UserError) else look)

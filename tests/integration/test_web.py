@@ -3,9 +3,8 @@
 import asyncio
 import gzip
 import socket
-import sys
 import threading
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.endpoints import HostEndpoints
 from changefeed.host.events import HostEvents
 from changefeed.host.settings import WebSettings
-from changefeed.host.web import listening_socket, serving_soon, url_of
+from changefeed.host.web import listening_socket, url_of
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import UserError
@@ -156,17 +155,6 @@ def test_a_name_that_leads_nowhere_is_refused() -> None:
     wanted = WebSettings(bind="no.such.host.invalid")
     with pytest.raises(UserError, match=wanted.bind), listening_socket(wanted):
         pass
-
-
-async def test_a_failed_import_of_the_endpoints_stops_the_process_with_advice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "changefeed.host.endpoints", None)
-    monkeypatch.setattr("changefeed.host.web.HEAD_START", 0.0)
-    stopped = asyncio.Event()
-    with pytest.raises(UserError, match=r"cannot be imported: .*endpoints.* again, or run"):
-        async with serving_soon(nullcontext, stopped.set):
-            await asyncio.wait_for(stopped.wait(), PATIENCE)
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0", "::"])

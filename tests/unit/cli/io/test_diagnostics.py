@@ -3,10 +3,9 @@
 import pytest
 import typer
 
-from changefeed.cli.diagnosing import _failed
 from changefeed.cli.io.diagnostics import print_diagnostics
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.runtime.diagnostics import fine, problem
+from changefeed.runtime.diagnostics import failed, fine, problem
 
 
 def test_a_problem_ends_with_the_code_that_was_given() -> None:
@@ -16,6 +15,6 @@ def test_a_problem_ends_with_the_code_that_was_given() -> None:
 
 
 def test_what_does_not_answer_comes_with_advice_and_what_is_refused_is_advice_itself() -> None:
-    silent = _failed("feed", FeedUnavailable("no answer"))
+    silent = failed("feed", FeedUnavailable("no answer"))
     assert (silent.text, bool(silent.advice)) == ("no answer", True)
-    assert _failed("feed", FeedRefused("write it so")).advice == ""
+    assert failed("feed", FeedRefused("write it so")).advice == ""
