@@ -2,6 +2,7 @@
 Spark.
 """
 
+import logging
 from collections.abc import Collection
 
 from structlog.typing import FilteringBoundLogger
@@ -22,16 +23,9 @@ class FailureLog:
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
+        told = {"attempt": attempt, "again_after": round(delay, 3)}
         with in_batch():
-            self._log.warning(
-                "observer.failed",
-                what="attempt",
-                range=range_id,
-                attempt=attempt,
-                error=text_of(error),
-                kind=kind_of(error),
-                again_after=round(delay, 3),
-            )
+            self._failed(logging.WARNING, "attempt", range_id, error, **told)
 
     def keys_wait(
         self, range_id: RangeId, waiting: Collection[Waiting], *, outage: bool
@@ -39,14 +33,8 @@ class FailureLog:
         """Note which keys wait for another try, the oldest first, if anybody looks."""
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
-        self._log.error(
-            "observer.failed",
-            what="all attempts",
-            range=range_id,
-            error=text_of(error),
-            kind=kind_of(error),
-            again_after=round(delay, 3),
-        )
+        told = {"again_after": round(delay, 3)}
+        self._failed(logging.ERROR, "all attempts", range_id, error, **told)
 
     def dead_letter(self, letter: DeadLetter) -> None:
         record_dead_letter(letter)
@@ -62,10 +50,10 @@ class FailureLog:
         )
 
     def close_failed(self, range_id: RangeId, error: BaseException) -> None:
-        self._log.error(
-            "observer.failed",
-            what="close",
-            range=range_id,
-            error=text_of(error),
-            kind=kind_of(error),
-        )
+        self._failed(logging.ERROR, "close", range_id, error)
+
+    def _failed(
+        self, level: int, what: str, range_id: RangeId, error: BaseException, **more: float
+    ) -> None:
+        told = {"error": text_of(error), "kind": kind_of(error), **more}
+        self._log.log(level, "observer.failed", what=what, range=range_id, **told)
