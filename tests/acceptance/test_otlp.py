@@ -1,16 +1,15 @@
 """A host that pushes what it knows to a receiver of OTLP, which may be in trouble."""
 
 import json
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.commands import PLACES, QUICK, changefeed, owners, running
 from tests.support.otlp import Received, attributes, otlp_receiver
+from tests.support.ports import free_port
 
 RUN = ("run", *PLACES, *QUICK, "--name=anna")
 TRACES = [f"{n:032x}" for n in range(1, 5)]
@@ -57,25 +56,6 @@ def receiver() -> Iterator[Received]:
         yield received
 
 
-async def test_a_line_carries_its_exception_as_opentelemetry_says(
-    place: Path, receiver: Received
-) -> None:
-    more = ("--observer=orders:takes", "--set=observer.retry.max_delay=0.1")
-    async with running(*RUN, *more, cwd=place, env=receiver.env) as host:
-        await host.reaches(lambda: len(_failed_orders(receiver)) == 3)
-        await host.stops()
-    for found in _failed_orders(receiver):
-        assert found["exception.type"] == "KeyError"
-        assert found["exception.message"] == "'no such order'"
-        assert 'raise KeyError("no such order")' in found["exception.stacktrace"]
-        assert "exc_info" not in found
-
-
-def _failed_orders(receiver: Received) -> list[dict[str, Any]]:
-    logs = receiver.logs()
-    return [attributes(x) for x in logs if x.body.string_value == "order.failed"]
-
-
 async def test_spans_metrics_and_logs_arrive(place: Path, receiver: Received) -> None:
     more = ("--observer=orders:takes", "--set=observer.trace_context=/trace")
     env = {**receiver.env, "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test"}
@@ -102,6 +82,13 @@ async def test_spans_metrics_and_logs_arrive(place: Path, receiver: Received) ->
     assert max(changes) == max(sum(x) for x in zip(changes, strict=True))
     (said,) = [x for x in receiver.logs() if x.body.string_value == "observer.failed"]
     assert said.trace_id in {x.trace_id for x in spans}, "the line is in the trace of its batch"
+    errors = [attributes(x) for x in receiver.logs() if x.body.string_value == "order.failed"]
+    assert len(errors) == len(("logging", "structlog", "ours"))
+    for error in errors:
+        assert error["exception.type"] == "KeyError"
+        assert error["exception.message"] == "'no such order'"
+        assert 'raise KeyError("no such order")' in error["exception.stacktrace"]
+        assert "exc_info" not in error
     bodies = {x.body.string_value for x in receiver.logs()}
     assert not [x for x in bodies if "/v1/logs" in x], "what pushes has nothing to push"
     for resource in receiver.resources():
@@ -122,7 +109,7 @@ async def test_a_receiver_in_trouble_costs_a_host_neither_leases_nor_its_stop(
     receiver.hangs, receiver.status = trouble == "slow", 500
     env = receiver.env
     if trouble == "away":
-        env["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{_a_port_nobody_has()}"
+        env["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{free_port()}"
     jsonl = ("--observer=jsonl", "--option=path=out.jsonl")
     async with running(*RUN, *jsonl, cwd=place, env=env) as host:
         await host.reaches(lambda: _lines(place / "out.jsonl") == 40)
@@ -140,10 +127,3 @@ async def test_a_receiver_in_trouble_costs_a_host_neither_leases_nor_its_stop(
 
 def _lines(file: Path) -> int:
     return len(file.read_text().splitlines()) if file.exists() else 0
-
-
-def _a_port_nobody_has() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port: int = server.getsockname()[1]
-        return port

@@ -148,6 +148,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("dead-letters list", "there are no dead letters at"),
         ("dead-letters replay --all --observer=log", "there are no dead letters at"),
         ("dead-letters replay --all", "no observer was named"),
+        ("run", "no observer was named; give one with --observer module:Class"),
+        ("run --observer=log --processes=3 --set=web.port=x", "web.port (from the command"),
         ("dead-letters replay x --of=y --observer=log", "--of goes with --all"),
         ("produce more none.jsonl --key=k", "none.jsonl cannot be read: No such file"),
         (

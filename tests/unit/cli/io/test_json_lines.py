@@ -65,7 +65,7 @@ def test_seconds_since_1970_and_all_that_calendars_have_are_times(
         (b'{"k": "a", "t": 1e300}', "years 1 to 9999$"),
         (b'{"k": "a", "t": "9999-12-31T23:59:59-12:00"}', "years 1 to 9999$"),
         (b'{"k": "a", "t": "0001-01-01T00:00:00+14:00"}', "years 1 to 9999$"),
-        (b'{"k": "a", "t": 1, "op": "upsert"}', "\"upsert\", .* insert, replace, delete"),
+        (b'{"k": "a", "t": 1, "op": "upsert"}', '"upsert", .* insert, replace, delete'),
         (b'{"k": "a", "t": 1, "op": {}}', "insert, replace, delete"),
         (b" " + b"x" * (MAX_LINE + 1), "longer than"),
     ],
