@@ -78,7 +78,7 @@ async def _append(log: Path, batch: int, count: int) -> tuple[Sequence[float], f
         busy = process_time()
         for x in batches:
             began = perf_counter()
-            await writer.append(x)
+            await writer.send_many(x)
             times.append(perf_counter() - began)
         return times, process_time() - busy
 
@@ -107,7 +107,7 @@ async def _compaction() -> Sequence[Result]:
         await create_log(log, _RANGES)
         async with EventLogWriter.open(log, keeps_up=False) as writer:
             for n in range(_FRAMES):
-                await writer.append([Record(key=x, body=b"%d" % n) for x in _keys()])
+                await writer.send_many([Record(key=x, body=b"%d" % n) for x in _keys()])
         began = perf_counter()
         await compact_log(log)
         seconds = perf_counter() - began

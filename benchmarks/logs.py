@@ -25,7 +25,7 @@ async def make_log(path: Path, *, parts: int, changes: int) -> None:
     await create_log(path, parts)
     async with EventLogWriter.open(path) as writer:
         for first in range(0, changes, _AT_ONCE):
-            await writer.append(records(first, min(_AT_ONCE, changes - first)))
+            await writer.send_many(records(first, min(_AT_ONCE, changes - first)))
 
 
 def seconds_to_read(path: Path) -> float:

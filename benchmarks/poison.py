@@ -125,7 +125,7 @@ async def _more_changes(log: Path) -> AsyncIterator[None]:
     async def append() -> None:
         async with EventLogWriter.open(log) as writer:
             for n in count():
-                await writer.append(records(_CHANGES + 100 * n, 100))
+                await writer.send_many(records(_CHANGES + 100 * n, 100))
                 await asyncio.sleep(_REST)
 
     appending = asyncio.create_task(append())

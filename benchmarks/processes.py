@@ -173,7 +173,7 @@ async def producing(place: Path, rate: int) -> AsyncIterator[None]:
         next_at = loop.time()
         async with EventLogWriter.open(place / "log") as writer:
             while True:
-                await writer.append(records(number, each))
+                await writer.send_many(records(number, each))
                 number += each
                 next_at += _EVERY
                 await asyncio.sleep(max(0.0, next_at - loop.time()))

@@ -22,15 +22,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from changefeed.cli.exit_codes import exit_message, print_error
-from changefeed.cli.io.appenders import Appender, InEventLog, through_brokers
+from changefeed.cli.io.appenders import Appender, through_brokers
 from changefeed.cli.io.blocks import BlockReader
 from changefeed.cli.io.json_lines import FieldNames, LineSplitter, record_of
 from changefeed.cli.io.report import say
 from changefeed.cli.io.standard_input import open_standard_input
 from changefeed.feeds.errors import FeedError
 from changefeed.log.client.address import PLAIN, TLS
-from changefeed.log.directory.directory import create_log
-from changefeed.log.directory.producer import has_nothing
+from changefeed.log.directory.directory import create_log, has_nothing
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.hashing import DEFAULT_PARTS
 from changefeed.log.producing import log_directory
@@ -109,7 +108,7 @@ async def _in_log(home: Path, parts: int | None) -> AsyncIterator[Appender]:
                 f"the log at {home} has {there} parts, and that is for good: leave out "
                 f"--parts {parts}, or make another log"
             )
-        yield InEventLog(writer)
+        yield Appender(writer, under_way=0)  # one batch is one transaction
 
 
 async def _produce(

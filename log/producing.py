@@ -12,7 +12,8 @@ from changefeed.log.client import address as brokers
 from changefeed.log.client.access import BrokerAccess
 from changefeed.log.client.producer import open_brokers_producer
 from changefeed.log.client.sender import ProducerOptions
-from changefeed.log.directory.producer import open_log_producer
+from changefeed.log.directory.directory import create_log, has_nothing
+from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.hashing import DEFAULT_PARTS
 from changefeed.log.producer import Producer
 from changefeed.runtime.paths import expanded
@@ -49,7 +50,9 @@ async def open_producer(
             yield through_brokers
         return
     home = await asyncio.to_thread(log_directory, address)
-    async with open_log_producer(home, create=create, parts=parts) as on_this_machine:
+    if create and await asyncio.to_thread(has_nothing, home):
+        await create_log(home, parts)
+    async with EventLogWriter.open(home) as on_this_machine:
         yield on_this_machine
 
 

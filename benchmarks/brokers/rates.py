@@ -115,7 +115,7 @@ async def _append_embedded(path: Path, batches: Sequence[Sequence[Record]]) -> f
     async with EventLogWriter.open(path) as writer:
         began = time.perf_counter()
         for n in range(0, len(batches), step):
-            await writer.append([x for batch in batches[n : n + step] for x in batch])
+            await writer.send_many([x for batch in batches[n : n + step] for x in batch])
         return time.perf_counter() - began
 
 

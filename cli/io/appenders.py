@@ -4,9 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
 
-from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.producer import Producer
 from changefeed.log.producing import open_producer
 from changefeed.log.records import Record
@@ -16,50 +14,27 @@ _UNDER_WAY = 64
 Done = Callable[[], None]
 
 
-class Appender(Protocol):
-    """Appends batches in order; may return before they are durable."""
-
-    async def append(self, records: Sequence[Record], done: Done) -> None:
-        """Append a batch, and call ``done`` once it and all before it are durable."""
-        ...
-
-    async def finish(self) -> None:
-        """Wait for all of them."""
-        ...
-
-
-class InEventLog:
-    """One batch is one transaction."""
-
-    def __init__(self, writer: EventLogWriter) -> None:
-        self._writer = writer
-
-    async def append(self, records: Sequence[Record], done: Done) -> None:
-        if records:
-            await self._writer.append(records)
-        done()
-
-    async def finish(self) -> None:
-        pass
-
-
-class ThroughBrokers:
-    """Many batches are under way; what is noted is what lies before the first that is not
-    durable. So of what failed some may be stored, and is stored again by who goes on there.
+class Appender:
+    """Appends batches in order. So many may be ``under_way``; what is noted is what lies before
+    the first that is not durable. So of what failed some may be stored, and is stored again by
+    who goes on there.
     """
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, *, under_way: int) -> None:
         self._producer = producer
+        self._most = under_way
         self._under_way = deque[tuple[asyncio.Future[None], Done]]()
 
     async def append(self, records: Sequence[Record], done: Done) -> None:
+        """Append a batch, and call ``done`` once it and all before it are durable."""
         self._under_way.append((await self._producer.submit(records), done))
-        while len(self._under_way) > _UNDER_WAY or self._under_way[0][0].done():
+        while len(self._under_way) > self._most or self._under_way[0][0].done():
             await self._settle_first()
             if not self._under_way:
                 break
 
     async def finish(self) -> None:
+        """Wait for all of them."""
         while self._under_way:
             await self._settle_first()
 
@@ -72,4 +47,4 @@ class ThroughBrokers:
 @asynccontextmanager
 async def through_brokers(address: str) -> AsyncIterator[Appender]:
     async with open_producer(address, create=False) as producer:
-        yield ThroughBrokers(producer)
+        yield Appender(producer, under_way=_UNDER_WAY)

@@ -62,6 +62,11 @@ async def create_log(path: str | Path, parts: int = DEFAULT_PARTS) -> None:
             await asyncio.to_thread(shutil.rmtree, aside, ignore_errors=True)
 
 
+def has_nothing(home: Path) -> bool:
+    """Whether a log can be made there."""
+    return not home.exists() or (home.is_dir() and not any(home.iterdir()))
+
+
 def _make_folder(folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE_FOLDER)

@@ -10,15 +10,13 @@ the next one takes its number.
 
 import asyncio
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.feeds.feed import RangeId
 from changefeed.log.catalog.catalog import Catalog, Collection, Era, Row
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import row_prefix
@@ -31,6 +29,7 @@ from changefeed.log.format.block_format import lay_out
 from changefeed.log.format.flush import TABLE_EVERY, has_table
 from changefeed.log.format.pack import Key
 from changefeed.log.hashing import VIRTUAL_PARTS
+from changefeed.log.producer import Producer
 from changefeed.log.protocol.wire import Compaction
 from changefeed.log.records import Encoded, Record, placed_record
 from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace
@@ -49,21 +48,14 @@ _FRAMES_AT_CLOSE: Final = 256
 _CACHE_BYTES: Final = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendResult:
-    """What became of a batch: the sequences it got in each range, in the batch's order."""
-
-    sequences: Mapping[RangeId, range]
-
-
 class _Batch(NamedTuple):
-    """Records that are all written, or none. ``done`` becomes where they are."""
+    """Records that are all written, or none: then ``done`` says why."""
 
     records: Sequence[Record]
-    done: "asyncio.Future[AppendResult]"
+    done: asyncio.Future[None]
 
 
-class EventLogWriter:
+class EventLogWriter(Producer):
     """The one writer of a log, in this process or any other. Make it with ``open``."""
 
     def __init__(
@@ -75,6 +67,7 @@ class EventLogWriter:
         self._clock = clock
         self._writing = asyncio.Lock()
         self._waiting = deque[_Batch]()
+        self._closed = False
         self._task: asyncio.Task[None] | None = None
         self._row: OpenRow
         self._unsettled: RowObject | None = None
@@ -101,10 +94,11 @@ class EventLogWriter:
         try:
             await writer._take_over()
             async with writer._kept_up() if keeps_up else nullcontext():
-                yield writer
+                try:
+                    yield writer
+                finally:
+                    await writer._close()
         finally:
-            if writer._task is not None:
-                await asyncio.wait([writer._task])
             await asyncio.to_thread(store.release)
 
     @asynccontextmanager
@@ -149,31 +143,27 @@ class EventLogWriter:
             )
         return era
 
-    async def append(self, records: Sequence[Record]) -> AppendResult:
-        """Append a batch, all of it or nothing, and return once it is durable.
-
-        Records of one key keep their order. Raise ``FeedUnavailable`` if it could not be
-        written and may be appended again, and ``FeedRefused`` for a record that cannot be
-        stored; then nothing was written. A caller that is cancelled waits until the batch
-        is written or has failed, but does not learn which.
-        """
-        done = self.submit(records)
-        try:
-            return await asyncio.shield(done)
-        except asyncio.CancelledError:
-            await asyncio.wait([done])
-            raise
-
-    def submit(self, records: Sequence[Record]) -> "asyncio.Future[AppendResult]":
-        """Hand in a batch: as ``append``, whose answer the future becomes."""
-        done: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+    async def submit(self, records: Sequence[Record]) -> asyncio.Future[None]:
+        if self._closed:
+            raise FeedUnavailable("the producer was closed: open another")
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not records:
-            done.set_result(AppendResult(sequences={}))
+            done.set_result(None)
             return done
         self._waiting.append(_Batch(records, done))
         if self._task is None:
             self._task = asyncio.create_task(self._write_waiting())
         return done
+
+    async def flush(self) -> None:
+        if self._waiting:
+            await asyncio.wait([x.done for x in self._waiting])
+
+    async def _close(self) -> None:
+        """Take no more records, and wait for those that were taken."""
+        self._closed = True
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
     async def begin_era(self, change: Callable[[Catalog], Catalog] = lambda x: x) -> None:
         """End all ranges that are open; those that follow have the shape that a change says.
@@ -275,22 +265,27 @@ class EventLogWriter:
         """Write what waits, all that is there at once, until nothing does."""
         try:
             while self._waiting:
-                batches = self._taken()
+                batches = self._next_batches()
                 async with self._writing:
                     await self._write(batches)
+                for _ in batches:
+                    self._waiting.popleft()
         finally:
             self._task = None
 
-    def _taken(self) -> Sequence[_Batch]:
-        taken = [self._waiting.popleft()]
-        size = len(taken[0].records)
-        while self._waiting and size + len(self._waiting[0].records) <= _TOGETHER:
-            taken.append(self._waiting.popleft())
-            size += len(taken[-1].records)
+    def _next_batches(self) -> Sequence[_Batch]:
+        """Return the batches that the next frame takes, which wait until it is written."""
+        taken, size = list[_Batch](), 0
+        for x in self._waiting:
+            size += len(x.records)
+            if taken and size > _TOGETHER:
+                break
+            taken.append(x)
         return taken
 
     async def _write(self, batches: Sequence[_Batch]) -> None:
         """Write some batches as one frame, and answer those who wait."""
+        answers: Sequence[Exception | None]
         try:
             await self._settle()
             now_us = int(self._clock() * 1_000_000)
@@ -306,36 +301,32 @@ class EventLogWriter:
         for batch, answer in zip(batches, answers, strict=True):
             if batch.done.done():
                 continue
-            if isinstance(answer, Exception):
-                batch.done.set_exception(answer)
+            if answer is None:
+                batch.done.set_result(None)
             else:
-                batch.done.set_result(answer)
+                batch.done.set_exception(answer)
 
     def _made(
         self, batches: Sequence[_Batch], now_us: int
-    ) -> tuple[RowObject | None, list[AppendResult | Exception]]:
-        """Make one frame of batches, but for those that are refused."""
-        places: list[Mapping[Key, range] | FeedRefused] = []
-        together: dict[Key, list[Encoded]] = {}
+    ) -> tuple[RowObject | None, Sequence[FeedRefused | None]]:
+        """Make one frame of batches. Return it, and why a batch is not in it, for each."""
+        together = defaultdict[Key, list[Encoded]](list)
+        answers: list[FeedRefused | None] = []
         for batch in batches:
             try:
                 grouped = self._encoded(batch.records, now_us)
             except FeedRefused as error:
-                places.append(error)
+                answers.append(error)
                 continue
-            there = {}
+            assert sum(map(len, grouped.values())) == len(batch.records), (
+                f"{grouped} in a batch"
+            )
             for key, encoded in grouped.items():
-                others = together.setdefault(key, [])
-                there[key] = range(len(others), len(others) + len(encoded))
-                others.extend(encoded)
-            assert sum(map(len, there.values())) == len(batch.records), f"{there} in a batch"
-            places.append(there)
+                together[key].extend(encoded)
+            answers.append(None)
         if not together:
-            return None, [x for x in places if isinstance(x, FeedRefused)]
-        frame = self._row.make({key: lay_out(x) for key, x in together.items()})
-        return frame, [
-            x if isinstance(x, FeedRefused) else _result(x, frame.firsts) for x in places
-        ]
+            return None, answers
+        return self._row.make({key: lay_out(x) for key, x in together.items()}), answers
 
     def _encoded(
         self, records: Sequence[Record], now_us: int
@@ -370,16 +361,6 @@ class EventLogWriter:
         self._unsettled = None
         if is_ours:
             self._row.add(frame)
-
-
-def _result(places: Mapping[Key, range], firsts: Mapping[Key, int]) -> AppendResult:
-    """Return what became of a batch that is at these places behind those of its ranges."""
-    return AppendResult(
-        sequences={
-            key[1]: range(firsts[key] + x.start, firsts[key] + x.stop)
-            for key, x in places.items()
-        }
-    )
 
 
 async def compact_log(home: Path) -> Compaction:

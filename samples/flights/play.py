@@ -83,6 +83,6 @@ async def _load(place: Place, plan: Plan, screen: Screen) -> int:
     await create_log(place.log)
     async with EventLogWriter.open(place.log) as writer:
         for begin in range(0, len(happened), _BATCH):
-            await writer.append(records(happened[begin : begin + _BATCH]))
+            await writer.send_many(records(happened[begin : begin + _BATCH]))
     screen.say(f"{len(happened):,} changes loaded in {time.monotonic() - began:.1f} s")
     return len(happened)

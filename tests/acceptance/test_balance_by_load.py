@@ -47,7 +47,7 @@ async def writing(log: Path) -> AsyncIterator[None]:
         async with EventLogWriter.open(log) as writer:
             while True:
                 drawn = random.choices(keys, cum_weights=weights, k=round(RATE * EVERY))
-                await writer.append([Record(key=x, body=b"{}") for x in drawn])
+                await writer.send_many([Record(key=x, body=b"{}") for x in drawn])
                 at += EVERY
                 await asyncio.sleep(at - loop.time())
 

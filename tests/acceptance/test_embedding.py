@@ -147,11 +147,3 @@ async def test_of_changes_sent_at_once_only_the_wrong_one_is_refused(tmp_path: P
         with pytest.raises(FeedRefused, match="cannot be written as JSON"):
             await producer.send("k", object())
     assert len(await everything(tmp_path / "log")) == 20
-
-
-async def test_leaving_the_block_waits_for_what_was_sent(tmp_path: Path) -> None:
-    async with open_producer(tmp_path / "log") as producer:
-        sending = [asyncio.create_task(producer.send(f"k{n}", n)) for n in range(50)]
-        await asyncio.sleep(0)
-    assert all(x.done() and x.exception() is None for x in sending)
-    assert len(await everything(tmp_path / "log")) == 50

@@ -99,7 +99,7 @@ class Fleet:
     async def append(self, first: int = FIRST, end: int = CHANGES) -> None:
         """Append what each range takes some seconds for."""
         async with EventLogWriter.open(self.folder / "log") as writer:
-            await writer.append(records(end, first=first))
+            await writer.send_many(records(end, first=first))
 
     @property
     def history(self) -> History:

@@ -65,7 +65,7 @@ class InEventLog:
         self._writer = writer
 
     async def append(self, records: Sequence[Record]) -> None:
-        await self._writer.append(records)
+        await self._writer.send_many(records)
 
     async def split(self, range_id: RangeId) -> None:
         await self._writer.begin_era(lambda x: with_split(x, COLLECTION, range_id))
@@ -79,9 +79,9 @@ class InHalfCompacted(InEventLog):
 
     async def append(self, records: Sequence[Record]) -> None:
         half = (len(records) + 1) // 2
-        await self._writer.append(records[:half])
+        await self._writer.send_many(records[:half])
         await self._writer.compact()
-        await self._writer.append(records[half:])
+        await self._writer.send_many(records[half:])
 
 
 @asynccontextmanager

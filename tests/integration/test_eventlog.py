@@ -57,22 +57,30 @@ async def test_a_new_log_has_twelve_ranges_unless_told_otherwise(tmp_path: Path)
     assert (ranges[3].low, ranges[3].high, ranges[3].parents) == ("p04.v000", "p04.v100", ())
 
 
-async def test_an_append_tells_which_sequences_it_got(path: Path) -> None:
-    async with EventLogWriter.open(path) as writer:
-        assert (await writer.append(numbered(3))).sequences == {WHOLE: range(1, 4)}
-        assert (await writer.append(numbered(700))).sequences == {WHOLE: range(4, 704)}
-        assert (await writer.append([])).sequences == {}
-    async with EventLogWriter.open(path) as writer:
-        assert (await writer.append(numbered(1))).sequences == {WHOLE: range(704, 705)}
+async def test_a_writer_goes_on_with_the_sequences_of_the_one_before(path: Path) -> None:
+    for count in (703, 0, 1):
+        async with EventLogWriter.open(path) as writer:
+            await writer.send_many(numbered(count))
     async with EventLog.open(path) as log:
         assert [x.sequence for x in await whole(log)] == list(range(1, 705))
+
+
+async def test_what_was_taken_is_durable_after_a_flush_and_at_the_end(path: Path) -> None:
+    async with EventLogWriter.open(path, keeps_up=False) as writer, EventLog.open(path) as log:
+        sent = [await writer.submit(numbered(10_001)) for _ in range(2)]  # a frame each
+        await writer.flush()
+        assert all(x.done() for x in sent)
+        (await writer.submit(numbered(1))).cancel()  # nobody waits for it
+    with pytest.raises(FeedUnavailable, match="was closed"):
+        await writer.submit(numbered(1))
+    assert len(await whole(log)) == 20_003
 
 
 async def test_a_page_of_large_changes_holds_fewer_of_them(path: Path) -> None:
     body = b"x" * 1_000_000
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         for _ in range(20):
-            await writer.append([Record(key="k", body=body)])
+            await writer.send_many([Record(key="k", body=body)])
         page = await log.read(
             FeedRange(id=WHOLE), await log.start(FeedRange(id=WHOLE), "beginning"), 1000
         )
@@ -85,20 +93,19 @@ async def test_a_second_writer_is_told_who_writes(path: Path) -> None:
         with pytest.raises(FeedUnavailable, match=rf"by process {os.getpid()} "):
             async with EventLogWriter.open(path):
                 pass
-        await writer.append(numbered(1))
-    async with EventLogWriter.open(path):  # the first is gone, and so is its lock
-        pass
+    async with EventLogWriter.open(path) as writer:  # the first is gone, and so is its lock
+        await writer.send_many(numbered(1))
 
 
 async def test_an_append_that_is_cancelled_leaves_a_whole_batch_or_none(path: Path) -> None:
     async with EventLogWriter.open(path) as writer:
         for turns in range(40):
-            task = asyncio.ensure_future(writer.append(numbered(10)))
+            task = asyncio.ensure_future(writer.send_many(numbered(10)))
             for _ in range(turns):
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-        await writer.append(numbered(10))
+        await writer.send_many(numbered(10))
     async with EventLog.open(path) as log:
         bodies = [int(x.body) for x in await whole(log)]
     assert bodies == list(range(10)) * (len(bodies) // 10)
@@ -111,18 +118,18 @@ async def test_after_a_sync_that_failed_the_log_goes_on_and_the_next_writer_begi
         raise OSError(errno.EIO, "Input/output error")
 
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        await writer.append(numbered(10))
+        await writer.send_many(numbered(10))
         with monkeypatch.context() as disk:
             disk.setattr("os.fdatasync", fails)
-            await writer.append(numbered(10, 10))  # as a file of its own
-        await writer.append(numbered(10, 20))
+            await writer.send_many(numbered(10, 10))  # as a file of its own
+        await writer.send_many(numbered(10, 20))
         assert [int(x.body) for x in await whole(log)] == list(range(30))
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        appended = await writer.append(numbered(10, 30))
-        (name,) = appended.sequences
-        assert name == "e2.p01.v00-ff"
+        await writer.send_many(numbered(10, 30))
         assert len(await everything(log, FeedRange(id=WHOLE))) == 30
-        assert [int(x.body) for x in await whole(log, name)] == list(range(30, 40))
+        assert [int(x.body) for x in await whole(log, RangeId("e2.p01.v00-ff"))] == list(
+            range(30, 40)
+        )
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
@@ -135,16 +142,17 @@ async def test_a_frame_whose_answer_was_lost_is_looked_for_before_the_next_is_wr
         await create(store, key, data if is_ours else b"another's")
         raise StoreUnavailable("the answer was lost")
 
-    async with EventLogWriter.open(path, keeps_up=False) as writer:
+    async with EventLogWriter.open(path, keeps_up=False) as writer, EventLog.open(path) as log:
         monkeypatch.setattr(LocalStore, "create", unanswered)
         with pytest.raises(FeedUnavailable):
-            await writer.append(numbered(1))
+            await writer.send_many(numbered(1))
         monkeypatch.undo()
         if is_ours:
-            assert (await writer.append(numbered(1))).sequences == {WHOLE: range(2, 3)}
+            await writer.send_many(numbered(1, 1))
+            assert [int(x.body) for x in await whole(log)] == [0, 1]
             return
         with pytest.raises(FeedRefused, match="another process has ended"):
-            await writer.append(numbered(1))
+            await writer.send_many(numbered(1))
 
 
 async def test_a_batch_with_one_record_that_cannot_be_stored_is_refused_whole(
@@ -153,14 +161,14 @@ async def test_a_batch_with_one_record_that_cannot_be_stored_is_refused_whole(
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
         for bad in (Record(key="\ud83e"), Record(key="k", id="\ud83e")):
             with pytest.raises(FeedRefused, match="surrogate"):
-                await writer.append([*numbered(5), bad])
-        assert await whole(log) == []
-        assert (await writer.append(numbered(1))).sequences == {WHOLE: range(1, 2)}
+                await writer.send_many([*numbered(5), bad])
+        await writer.send_many(numbered(1))
+        assert [x.sequence for x in await whole(log)] == [1]
 
 
 async def test_a_log_recreated_refuses_positions_of_the_old_one(path: Path) -> None:
     async with EventLogWriter.open(path) as writer, EventLog.open(path) as log:
-        await writer.append(numbered(5))
+        await writer.send_many(numbered(5))
         old = await log.start(FeedRange(id=WHOLE), "now")
         shutil.rmtree(path)
         await create_log(path, parts=1)
@@ -216,7 +224,7 @@ async def test_brokers_that_have_taken_a_log_over_are_named_to_who_would_write(
     path: Path,
 ) -> None:
     async with EventLogWriter.open(path) as writer:
-        await writer.append(numbered(10))
+        await writer.send_many(numbered(10))
     async with open_core(LocalStore(path), "broker-1") as core:
         with pytest.raises(FeedRefused, match=r"brokers (write|have taken)"):
             await _open_again_and_again(path)
@@ -231,7 +239,7 @@ async def test_records_that_belong_to_another_log_are_damaged(
 ) -> None:
     await create_log(tmp_path / "other", parts=1)
     async with EventLogWriter.open(tmp_path / "other") as writer:
-        await writer.append(numbered(5))
+        await writer.send_many(numbered(5))
     shutil.copytree(tmp_path / "other" / "wal", path / "wal")
     async with EventLog.open(path) as log:
         with pytest.raises(RangeDamaged, match="of cluster"):
@@ -242,7 +250,7 @@ async def test_records_that_belong_to_another_log_are_damaged(
 async def read_only(path: Path, tmp_path: Path) -> AsyncIterator[Path]:
     """A log of 20 changes on a file system that takes no writes."""
     async with EventLogWriter.open(path) as writer:
-        await writer.append(numbered(20))
+        await writer.send_many(numbered(20))
     with small_disk_at(tmp_path / "mounted", "100m") as mounted:
         shutil.copytree(path, mounted / "log")
         remount = ["mount", "-o", "remount,ro", str(mounted)]
@@ -288,5 +296,5 @@ async def test_a_directory_name_may_hold_any_sign(tmp_path: Path) -> None:
     odd = tmp_path / "a b?c#d%20é"
     await create_log(odd, parts=1)
     async with EventLogWriter.open(odd) as writer, open_feed(f"eventlog:{odd}") as log:
-        await writer.append(numbered(3))
+        await writer.send_many(numbered(3))
         assert len(await whole(log)) == 3

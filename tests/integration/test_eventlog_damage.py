@@ -82,11 +82,11 @@ async def test_a_damaged_frame_before_a_seal_stops_its_ranges_there_and_no_later
     truth, file = await written(path), frames_of(path)
     async with EventLogWriter.open(path) as writer:
         await writer.begin_era()
-        await writer.append(full_records(10))
+        await writer.send_many(full_records(10))
     hurt_a_frame(file, place)
     for _ in range(2):  # a writer takes over the newest era, whatever became of the one before
         async with EventLogWriter.open(path) as writer:
-            await writer.append(full_records(10))
+            await writer.send_many(full_records(10))
     async with EventLog.open(path) as log:
         for name, changes in truth.items():
             delivered, error = await read_by_pages(log, name)

@@ -34,7 +34,7 @@ async def write(path: Path, begin: int, end: int, *, keeps_up: bool = True) -> N
     """Append one record after another, each in a frame of its own."""
     async with EventLogWriter.open(path, keeps_up=keeps_up) as writer:
         for n in range(begin, end):
-            await writer.append([record(n)])
+            await writer.send_many([record(n)])
 
 
 async def read(log: EventLog) -> Sequence[Change]:
@@ -68,7 +68,7 @@ async def test_a_writer_compacts_while_it_writes(
         count = 0
         async with asyncio.timeout(PATIENCE):
             while not runs(path):
-                await writer.append([record(count)])
+                await writer.send_many([record(count)])
                 count += 1
         assert [x.body for x in await read(log)] == [record(n).body for n in range(count)]
 

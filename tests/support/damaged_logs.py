@@ -38,7 +38,7 @@ async def full_log(path: Path, count: int) -> Path:
     await create_log(path, 2)
     async with EventLogWriter.open(path) as writer:
         for begin in range(0, count, 100):
-            await writer.append(full_records(100, begin))
+            await writer.send_many(full_records(100, begin))
     return path
 
 

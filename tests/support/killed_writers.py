@@ -43,7 +43,7 @@ async def _write(log: Path, batch: int, said: int) -> None:
     async with EventLogWriter.open(log) as writer:
         while True:
             os.write(said, b"b%d\n" % batch)
-            await writer.append([Record(key=x, body=b"%d" % batch) for x in _KEYS])
+            await writer.send_many([Record(key=x, body=b"%d" % batch) for x in _KEYS])
             os.write(said, b"a%d\n" % batch)
             batch += 1
 

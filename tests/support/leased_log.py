@@ -27,7 +27,7 @@ async def make_leased_log(place: Path) -> None:
         open_feed(f"eventlog:{place / 'log'}") as feed,
         open_container(f"sqlite:{place / 'leases.db'}") as container,
     ):
-        await writer.append([Record(key=f"k{n}", body=b"1") for n in range(10)])
+        await writer.send_many([Record(key=f"k{n}", body=b"1") for n in range(10)])
         for x in await feed.ranges():
             end = await feed.start(x, "now")
             await container.create(

@@ -220,7 +220,7 @@ async def append(path: Path, records: Sequence[Record]) -> None:
     """Append to an event log."""
     if records:
         async with EventLogWriter.open(path) as writer:
-            await writer.append(records)
+            await writer.send_many(records)
 
 
 def fleet(sections: Sections | None = None, **more: Any) -> Fleet:

@@ -141,9 +141,9 @@ async def test_a_log_in_a_directory_is_shown_without_brokers(tmp_path: Path) -> 
     home = tmp_path / "log"
     await create_log(home, 1)
     async with EventLogWriter.open(home) as writer:
-        await writer.append([Record(key="a", body=b"1"), Record(key="b", body=b"2")])
+        await writer.send_many([Record(key="a", body=b"1"), Record(key="b", body=b"2")])
         await writer.begin_era()
-        await writer.append([Record(key="c", body=b"3")])
+        await writer.send_many([Record(key="c", body=b"3")])
         async with inspector_of(str(home)) as inspector:  # while it is written
             status = await inspector.look()
     text = text_of(status, all_=True)

@@ -42,7 +42,7 @@ async def filled(path: Path) -> AsyncIterator[tuple[EventLog, FeedRange]]:
                 Record(key=f"k{x}", body=BODY, previous=BEFORE, operation=Operation.REPLACE)
                 for x in range(n, n + 1000)
             ]
-            await writer.append(records)
+            await writer.send_many(records)
     async with EventLog.open(path) as log:
         yield log, (await log.ranges())[0]
 
