@@ -4,26 +4,17 @@ Every process appends what it is handed to one file (``tests.support.recorder``)
 ``tests.support.history`` knows what must hold of that, whatever has happened. The trouble
 begins when every host delivers, and enough is left for it to meet them at it.
 
-Leases are in SQLite where a host or its disk fails, and in PostgreSQL where a server does:
+Leases are in SQLite where a host fails, and in PostgreSQL where a server does:
 what is common to all stores is in their contract. Redis, which may forget, and blobs, which
 may be restored, have a story of their own.
 """
 
 import asyncio
-import os
 import shutil
 import signal
-import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    closing,
-    contextmanager,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -34,7 +25,6 @@ from changefeed.testing.history import violations
 from tests.support import recorder
 from tests.support.commands import QUICK, a_log_of, running
 from tests.support.cutting_proxy import cutting
-from tests.support.disks import small_disk_at
 from tests.support.fleet_stores import (
     ENVIRONMENT,
     Store,
@@ -53,12 +43,7 @@ from tests.support.servers import Redis, Server
 FIRST, CHANGES, PARTS, PAGE = 80, 640, 4, 20
 APPENDED = {f"key-{k}": range(k, CHANGES, 50) for k in range(50)}
 CRASH = 2 * PAGE  # the batch in hand, and the one before it, which may be unwritten yet
-FENCE = 2.0
 SHORT = ("--set=leases.expiration=2",)
-ROOM = "--set=observer.max_unacknowledged=10000"
-"""Enough to go on for long without checkpoints."""
-LONG = ("--set=leases.expiration=20",)
-"""Leases that nobody loses, however busy the machine is."""
 BOTH: dict[str | None, int] = {"anna": 2, "ben": 2}
 
 
@@ -189,125 +174,6 @@ async def test_a_frozen_host_that_wakes_up_delivers_nothing_under_a_lease_that_i
         await fleet.stop(anna, ben, repeats=CRASH)
 
 
-async def test_a_frozen_host_whose_name_was_taken_meanwhile_ends_and_says_why(
-    fleet: Fleet,
-) -> None:
-    async with fleet.host("anna") as first:
-        await fleet.until_owned(first, {"anna": PARTS})
-        await fleet.append()
-        await fleet.until_handed(first, FIRST + 100)
-        first.process.send_signal(signal.SIGSTOP)
-        fenced = asyncio.create_task(asyncio.sleep(FENCE + 0.1))
-        await asyncio.sleep(0.1)
-        frozen = len(fleet.history)
-        async with fleet.host("anna") as second:
-            await second.says('"event": "host.waiting"')
-            await fleet.until_all_go_on(second, frozen)
-            await fenced
-            first.process.send_signal(signal.SIGCONT)
-            assert await first.ends() == 2
-            await fleet.until_handed(second)
-            await fleet.stop(second, repeats=CRASH)
-    assert "another living process runs as host 'anna'" in first.said
-    assert "Traceback" not in first.said
-
-
-async def test_a_rolling_restart_delivers_nothing_twice(fleet: Fleet) -> None:
-    async with AsyncExitStack() as all_of_them:
-
-        async def start(name: str) -> Running:
-            return await all_of_them.enter_async_context(fleet.host(name, *LONG, pace=0.03))
-
-        hosts = {name: await start(name) for name in ("anna", "ben")}
-        await fleet.until_owned(hosts["anna"], BOTH)
-        third = (CHANGES - FIRST) // 3
-        for n, name in enumerate(list(hosts)):
-            before = len(fleet.history)
-            await fleet.append(FIRST + n * third, FIRST + (n + 1) * third)
-            await fleet.until_all_go_on(hosts[name], before)
-            await hosts[name].stops()
-            hosts[name] = await start(name)
-            await fleet.until_owned(hosts[name], BOTH)
-        await fleet.append(FIRST + 2 * third)
-        await fleet.until_handed(hosts["anna"])
-        await fleet.stop(*hosts.values(), repeats=0)
-    assert len({x.pid for x in fleet.history}) == 4
-
-
-# The file with the leases
-
-
-@contextmanager
-def full(kept: Path) -> Iterator[None]:
-    """Fill the disk with something else, and what SQLite can give back of its log of writes."""
-    ballast = kept / "ballast"
-    path = kept / "leases.db"
-    with (
-        ballast.open("wb", buffering=0) as file,
-        closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as other,
-    ):
-        for _ in range(20):  # hosts write meanwhile
-            other.execute("pragma wal_checkpoint(truncate)")
-            room = os.statvfs(kept)
-            file.write(bytes(room.f_bavail * room.f_frsize))
-    try:
-        yield
-    finally:
-        ballast.unlink()
-
-
-@pytest.fixture
-def small_disk(fleet: Fleet) -> Iterator[None]:
-    """Keep the leases on a disk of 4 MiB."""
-    with small_disk_at(fleet.folder / "kept", "4m"):
-        yield
-
-
-Trouble = Callable[[], AbstractContextManager[object]]
-
-
-async def lives_through(fleet: Fleet, trouble: Trouble, *, says: str = "") -> None:
-    """Let a fleet live through trouble with its leases for longer than they last."""
-    pace = 0.03
-    async with fleet.anna_and_ben(*SHORT, ROOM, pace=pace) as (anna, ben):
-        with trouble():
-            await asyncio.sleep(FENCE + 0.5)
-            fenced = fleet.history
-            await asyncio.sleep(1.5)
-            assert fleet.history == fenced  # no host may act on a lease by now
-            for each in (anna, ben):
-                await each.says(says)
-        await fleet.until_handed(ben)
-        await fleet.stop(anna, ben, repeats=round(FENCE / pace) + CRASH)
-    assert len(fenced) < CHANGES  # it met them at it
-
-
-@pytest.mark.usefixtures("small_disk")
-async def test_a_full_disk_stops_all_and_loses_nothing(fleet: Fleet) -> None:
-    await lives_through(
-        fleet, lambda: full(fleet.folder / "kept"), says="make room on the disk"
-    )
-
-
-@pytest.mark.parametrize("gone", [("-wal", "-shm"), ("-shm",)], ids="".join)
-async def test_a_host_whose_log_of_writes_was_deleted_ends_and_the_next_one_goes_on(
-    fleet: Fleet, gone: Sequence[str]
-) -> None:
-    async with fleet.host("anna") as anna:
-        await fleet.until_owned(anna, {"anna": PARTS})
-        await fleet.append()
-        await fleet.until_all_go_on(anna)
-        for end in gone:
-            (fleet.folder / "kept" / f"leases.db{end}").unlink()
-        assert await anna.ends() == 2
-    assert f"leases.db{gone[0]} was deleted while hosts run" in anna.said
-    assert "Traceback" not in anna.said
-    assert len(fleet.history) < CHANGES  # it met it at it
-    async with fleet.host("ben") as ben:
-        await fleet.until_handed(ben)
-        await fleet.stop(ben, repeats=CRASH)
-
-
 # Servers
 
 
@@ -315,19 +181,6 @@ async def restart(server: Server) -> None:
     """Kill a server, and start it over the data that it had written."""
     await asyncio.to_thread(server.kill)
     await asyncio.to_thread(server.start)
-
-
-@pytest.mark.parametrize("fleet", [in_postgres], indirect=True)
-async def test_a_server_frozen_for_longer_than_the_leases_stops_all_and_loses_nothing(
-    fleet: Fleet,
-) -> None:
-    @contextmanager
-    def frozen() -> Iterator[None]:
-        fleet.store.owner.freeze()
-        yield
-        fleet.store.owner.thaw()
-
-    await lives_through(fleet, frozen)
 
 
 @pytest.mark.parametrize("fleet", [in_postgres], indirect=True)

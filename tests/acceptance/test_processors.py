@@ -1,9 +1,8 @@
-"""Several processors in one process, as users run them: started, looked at, killed, stopped."""
+"""Several processors in one process, as users run them: started, looked at, stopped."""
 
 import json
 import os
 import shutil
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,25 +124,6 @@ async def looked_at(host: Running, place: Path, name: str) -> set[str]:
     return {x["owner"] for x in leases}
 
 
-async def test_nothing_is_lost_when_the_process_of_both_is_killed(place: Path) -> None:
-    slow = (*RUN, "--set=feed.page_size=10")
-    async with running(*slow, cwd=place) as host:
-        await host.reaches(lambda: all(len(delivered(place, x)) > 100 for x in NAMES))
-        host.process.kill()
-        await host.ends()
-    known = {name: len(delivered(place, name)) for name in NAMES}
-    async with running(*slow, "--processes=1", cwd=place) as host:
-        await all_is_read(host, place, *NAMES)
-        again = {name: len(delivered(place, name)) - 500 for name in NAMES}
-        os.kill(host.events("process.started")[0]["pid"], signal.SIGKILL)
-        await host.says('"event": "lease.acquired"', times=8)
-        await host.reaches(lambda: all(lags(place, x) == {0} for x in NAMES))
-        await host.stops()
-    for name in NAMES:
-        assert again[name] < known[name] < 500, "it went on, and did not begin again"
-        assert {x["epoch"] for x in status(place, name)["ranges"]} == {3}
-
-
 async def test_one_that_cannot_be_opened_yet_holds_up_no_other_and_no_stop(
     place: Path,
 ) -> None:
@@ -177,25 +157,3 @@ async def test_one_that_fails_stops_the_others_and_is_named(place: Path) -> None
         assert await host.ends() != 0
     assert "processor to-search: " in host.said.splitlines()[-1]
     assert {x["owner"] for x in status(place, "orders")["ranges"]} == {None}
-
-
-async def test_a_paused_processor_stands_still_alone_and_commands_name_theirs(
-    place: Path,
-) -> None:
-    def of(name: str, *command: str) -> Any:
-        return invoked(*command, "--config=c.toml", f"--processor={name}", cwd=place)
-
-    async with running(*RUN, "--processor=to-search", cwd=place) as host:
-        await all_is_read(host, place, "to-search")
-        assert not (place / "orders.db").exists()
-        assert of("to-search", "pause", "--all").returncode == 0
-        await host.stops()
-    for x in NAMES:
-        (place / f"{x}.jsonl").unlink(missing_ok=True)
-    async with running(*RUN, cwd=place) as host:
-        await all_is_read(host, place, "orders")
-        assert {x["state"] for x in status(place, "to-search")["ranges"]} == {"paused"}
-        await host.stops()
-    assert delivered(place, "to-search") == []
-    left_out = invoked("status", "--config=c.toml", cwd=place)
-    assert (left_out.returncode, "orders, to-search" in left_out.stderr) == (2, True)

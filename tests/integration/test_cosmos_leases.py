@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -19,6 +20,7 @@ from changefeed.cli.monitoring import opened_monitor
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos import client
 from changefeed.feeds.cosmos.address import CosmosAccess
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.settings import load_settings
 from changefeed.leases.addresses import open_container
@@ -447,7 +449,11 @@ async def test_a_write_that_the_client_sends_twice_is_recognised(place: Place) -
     ("status", "substatus"),
     [(408, 0), (410, 1007), (449, 0), (503, 0), (404, 1002), (500, 0), (403, 3), (403, 1008)],
 )
-async def test_what_may_pass_is_unavailable(place: Place, status: int, substatus: int) -> None:
+async def test_what_may_pass_is_unavailable_and_no_answer_has_the_client_look_for_regions(
+    place: Place, status: int, substatus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspect = Mock()
+    monkeypatch.setattr(Failover, "_suspect", suspect)
     leases = await place.leases()
     await owned_by_a(leases)
     fault = {"status": status, "substatus": substatus, "times": 10_000, "container": "leases"}
@@ -457,6 +463,7 @@ async def test_what_may_pass_is_unavailable(place: Place, status: int, substatus
         await leases.list()
     with pytest.raises(StoreUnavailable):
         await leases.read(RangeId("0"))
+    assert suspect.called is (status >= 500)
 
 
 async def test_a_container_that_is_gone_is_no_lease_that_is_gone(place: Place) -> None:

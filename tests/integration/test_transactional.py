@@ -171,6 +171,7 @@ async def test_rows_and_position_come_together_or_not_at_all(place: Place, owner
     second = await owner(2)
     await second.give(1, 2, 3)
     assert await place.applied() == [1, 2, 3]
+    assert second.checkpoints == [3], "the lease follows"
 
 
 async def test_a_former_owner_commits_nothing(place: Place, owner: Any) -> None:

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from changefeed.feeds.cosmos import feed as feed_module
 from changefeed.feeds.cosmos import requests
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.opening import open_cosmos
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
@@ -62,8 +64,14 @@ async def test_a_listing_that_is_turned_away_is_not_repeated_either(
     [(408, 0), (449, 0), (500, 0), (503, 0), (404, 1002)],  # a replica is behind, the last
 )
 async def test_what_passes_by_itself_may_be_asked_again_and_is_asked_a_few_times_at_most(
-    world: CosmosWorld, feed: CosmosFeed, status: int, substatus: int
+    world: CosmosWorld,
+    feed: CosmosFeed,
+    status: int,
+    substatus: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    suspect = Mock()
+    monkeypatch.setattr(Failover, "_suspect", suspect)
     await world.fault(
         effect="error", operation="change_feed", status=status, substatus=substatus
     )
@@ -71,6 +79,7 @@ async def test_what_passes_by_itself_may_be_asked_again_and_is_asked_a_few_times
     with pytest.raises(FeedUnavailable, match=str(status)):
         await feed.read(FeedRange(id=ZERO), BEGINNING, 5)
     assert (await world.counted())["change_feed"][str(status)] <= 4
+    assert suspect.called is (status >= 500), "the client looks for its regions"
 
 
 @pytest.mark.parametrize("operation", ["change_feed", "read_ranges"])
