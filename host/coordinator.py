@@ -130,7 +130,7 @@ class Coordinator:
         """List, decide, and act. Raise what container and feed raise."""
         asked = self._clock()
         # A worker that ends meanwhile gives up its lease: the listing may not show it yet.
-        self._own = dataclasses.replace(self._own, reading={*self._pool.ranges})
+        self._own = dataclasses.replace(self._own, reading={*self._pool.workers})
         leases, members = await self._listing.list_fleet()
         at = ListedAt(asked=asked, answered=self._clock(), wall=self._wall())
         self._watch.judge_by(self._settings.judged)
@@ -290,7 +290,7 @@ class Coordinator:
         """
 
         def pause(stored: Lease) -> Lease | None:
-            ours = self._is_ours_unread(stored, read=self._pool.ranges)
+            ours = self._is_ours_unread(stored, read=self._pool.workers)
             return stored.released().paused_because(reason) if ours else None
 
         await update_lease(self._container, range_id, pause)
@@ -330,7 +330,7 @@ class Coordinator:
         listing.
         """
         for _ in range(2):
-            read = [*self._pool.ranges]  # released by their workers while we list
+            read = [*self._pool.workers]  # released by their workers while we list
             for lease in await self._container.list():
                 with suppress(LeaseConflict):
                     if self._is_ours_unread(lease, read=read):

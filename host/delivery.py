@@ -115,6 +115,11 @@ class Delivery:
         """Whether an observer was given changes that are not done."""
         return self._progress.unacknowledged > self._keys.held
 
+    @property
+    def oldest(self) -> Change | None:
+        """The first change that is not done, if it has been read and looked at."""
+        return self._progress.oldest[0] or next(iter(self._unread[0]), None)
+
     def stop(self) -> None:
         """Hand over nothing more than what is ready; what was read ahead is dropped."""
         self.handing_over = True

@@ -1,8 +1,8 @@
 """How far ranges are behind: those that this host reads, and those that no host reads.
 
 The feed counts the former in one call, every ``lag_interval``, and soon after a range was
-acquired; of those that are behind the oldest change is looked at. Of what the feed leaves out
-nothing is known. It is not asked about those whose readers have just found nothing.
+acquired, but for those whose readers have just found nothing. Of what it leaves out nothing is
+known. The oldest change is read only where the worker of its range has not read it yet.
 
 A range that is paused, or whose keys others have, or that belongs to a processor of another
 kind, has no host that measures it. So that its lag is in the metrics all the same, and once,
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Never
 
-from changefeed.feeds.backlog import Backlogs, with_oldest
+from changefeed.feeds.backlog import Backlog, Backlogs, with_oldest
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.host.events import HostEvents, Lag
@@ -66,7 +66,7 @@ class LagMeter:
         while True:
             ranges, self._new = self._new, set()
             if self._clock() >= due_at:
-                ranges, due_at = {*pool.ranges}, self._clock() + self._timing.lag_interval
+                ranges, due_at = {*pool.workers}, self._clock() + self._timing.lag_interval
             try:
                 await self._measure_all(ranges, pool)
             except FeedError as error:
@@ -78,7 +78,8 @@ class LagMeter:
             self._acquired.clear()
 
     async def _measure_all(self, ranges: Collection[RangeId], pool: WorkerPool) -> None:
-        positions = dict(x for x in map(pool.reached, ranges) if x is not None)
+        workers = [pool.workers[x] for x in ranges if x in pool.workers]
+        positions = {x.owned.lease.range: x.reached for x in workers}
         since = self._clock() - self._timing.lag_interval
         asked = {
             x: after
@@ -90,11 +91,14 @@ class LagMeter:
             counts |= await self._feed.lags(asked)
 
         async def measure(read: FeedRange) -> None:
-            changes = counts[read.id]
-            found = await with_oldest(self._feed, read, positions[read], changes=changes)
-            if pool.reached(read.id) is not None:
-                pool.is_behind(read.id, found.changes)
-                self._events.lag(read.id, Lag(found.changes, found.seconds(self._wall())))
+            worker, changes = pool.workers.get(read.id), counts[read.id]
+            if worker is not None and (oldest := worker.delivery.oldest) is not None:
+                found = Backlog(changes=changes, oldest_us=oldest.committed_us)
+            else:
+                found = await with_oldest(self._feed, read, positions[read], changes=changes)
+            if read.id in pool.workers:
+                pool.workers[read.id].meter.is_behind(changes)
+                self._events.lag(read.id, Lag(changes, found.seconds(self._wall())))
 
         counted = [x for x in positions if x.id in counts]
         await for_each(counted, measure, at_once=_AT_ONCE)

@@ -1,10 +1,10 @@
 """The workers of one host, from their leases to their ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
-from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.host.failures import StopIncomplete
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.renewer import LeaseRenewer
@@ -66,22 +66,10 @@ class WorkerPool:
         """The ranges whose observers have changes in hand, and the positions before these."""
         return {x: y.reached for x, y in self._workers.items() if y.delivery.in_hand}
 
-    def reached(self, range_id: RangeId) -> tuple[FeedRange, Position] | None:
-        """Return a range, and the position below which everything is done; ``None`` without a
-        worker.
-        """
-        worker = self._workers.get(range_id)
-        return None if worker is None else (worker.owned.lease.range, worker.reached)
-
-    def is_behind(self, range_id: RangeId, changes: int) -> None:
-        """Tell the worker of a range how many changes it is behind."""
-        if range_id in self._workers:
-            self._workers[range_id].meter.is_behind(changes)
-
     @property
-    def ranges(self) -> Collection[RangeId]:
-        """Those that have a worker."""
-        return self._workers.keys()
+    def workers(self) -> Mapping[RangeId, Worker]:
+        """By range."""
+        return self._workers
 
     def start(self, owned: OwnedLease) -> None:
         """Put a worker to a lease that was just acquired."""

@@ -146,22 +146,25 @@ class Progress:
     @property
     def lowest(self) -> int:
         """The sequence of the first change that is not done; none below is read if all are."""
-        return self._lowest()[0]
+        oldest, _ = self.oldest
+        return self._read_to + 1 if oldest is None else oldest.sequence
 
-    def _lowest(self) -> tuple[int, _Before]:
+    @property
+    def oldest(self) -> tuple[Change | None, _Before]:
+        """The first change that is read and not done, if any, and what is before it."""
         if self._apart:
-            change, before = next(iter(self._apart.values()))
-            return change.sequence, before
+            return next(iter(self._apart.values()))
         if self._whole:
             changes, before = self._whole[0]
-            return changes[0].sequence, before
-        return self._read_to + 1, self.end
+            return changes[0], before
+        return None, self.end
 
     def checkpoint(self, failures: Mapping[int, int]) -> Checkpoint:
         """Return what is done by now. ``failures`` count against changes, by sequence."""
-        lowest, before = self._lowest()
+        oldest, before = self.oldest
         position = before if isinstance(before, str) else self._position_after(before)
-        if not self._resuming and self._highest_done < lowest:
+        none_beyond = oldest is None or self._highest_done < oldest.sequence
+        if none_beyond and not self._resuming:
             return Checkpoint(position)
         high, holes = self._holes(failures)
         return Checkpoint(position, high, holes)

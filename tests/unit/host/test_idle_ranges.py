@@ -14,6 +14,7 @@ from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
 SETTLED = 30.0
+MANUAL: Sections = {"observer": {"checkpoint": "manual", "max_unacknowledged": 100}}
 
 
 class Asked(Calls):
@@ -42,9 +43,7 @@ async def test_ranges_at_rest_are_asked_for_together() -> None:
 
 
 @pytest.mark.parametrize("changes", [0, 3])
-async def test_a_range_at_rest_has_no_tasks_but_to_deliver_and_to_read(
-    changes: int,
-) -> None:
+async def test_a_range_at_rest_has_no_tasks_but_to_deliver_and_to_read(changes: int) -> None:
     async def tasks(ranges: int) -> int:
         async with Fleet(make.memory_feed(ranges, changes), MemoryLeases()) as fleet:
             fleet.start("a")
@@ -54,9 +53,7 @@ async def test_a_range_at_rest_has_no_tasks_but_to_deliver_and_to_read(
     assert await tasks(30) - await tasks(10) == 2 * 20
 
 
-async def test_the_lag_of_a_range_in_which_a_read_has_just_found_nothing_is_not_asked_for() -> (
-    None
-):
+async def test_the_lag_is_not_asked_for_where_a_read_has_just_found_nothing() -> None:
     asked = Asked(OneByOne(10))
     async with Fleet(asked.feed, MemoryLeases()) as fleet:
         host = fleet.start("a")
@@ -65,11 +62,19 @@ async def test_the_lag_of_a_range_in_which_a_read_has_just_found_nothing_is_not_
         assert [x.changes for x in host.events.lags.values()] == [0] * 10
 
 
+async def test_a_change_that_a_worker_has_read_is_not_read_again_for_its_age() -> None:
+    asked = Asked(feed := MemoryFeed(1))
+    for n in range(2_000):
+        feed.append("key", committed_us=(1_700_000_000 + n) * 1_000_000)
+    async with Fleet(asked.feed, MemoryLeases(), settings=MANUAL) as fleet:
+        host, now = fleet.start("a"), asyncio.get_running_loop().time
+        assert (await asked.within(SETTLED))["read"] == 3
+        assert [x.seconds for x in host.events.lags.values()] == [pytest.approx(now(), abs=11)]
+
+
 async def test_a_range_whose_changes_are_not_done_is_not_at_rest() -> None:
-    feed = MemoryFeed(1)
-    asked = Asked(feed)
-    manual: Sections = {"observer": {"checkpoint": "manual"}}
-    async with Fleet(asked.feed, MemoryLeases(), settings=manual) as fleet:
+    asked = Asked(feed := MemoryFeed(1))
+    async with Fleet(asked.feed, MemoryLeases(), settings=MANUAL) as fleet:
         fleet.start("a")
         feed.append("key", range_id=R0)
         await asyncio.sleep(SETTLED)
