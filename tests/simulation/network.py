@@ -17,9 +17,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from changefeed.feeds.errors import FeedUnavailable
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.leases.container import ListedFleet
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
 from changefeed.stores.bounded import CallLimits
 from changefeed.stores.store import WHOLE
 from changefeed.testing.proxies import show_methods, within
@@ -187,8 +187,9 @@ class Way:
     ``latency`` is how long a message takes, in seconds. ``stale_reads`` is the least that the
     weather has of it. With ``lags`` its listings of members come from a replica that stands
     still. ``comes_late`` says how much later a request arrives that got stuck; ``None`` for
-    never. ``on_stale`` is called for each read that was answered from the past, ``on_fate``
-    with what else became of a request, what it was about, and what the store refused it with.
+    never. ``on_stale`` is called for each read that was answered from the past. ``refuses``
+    says whether the server takes the secret of a request for wrong. ``on_fate`` is called with
+    what else became of a request, what it was about, and what the store refused it with.
     """
 
     down: Callable[[], bool]
@@ -198,6 +199,7 @@ class Way:
     lags: Callable[[], bool] = lambda: False
     comes_late: Callable[[str], float | None] = lambda _: None
     on_stale: Callable[[], None] = lambda: None
+    refuses: Callable[[], bool] = lambda: False
     on_fate: Callable[[Fate, str, Any, Exception | None], None] = lambda *_: None
 
 
@@ -254,7 +256,9 @@ class Link:
         chance, weather = self._random.random, request.weather
         if self._way.down():
             return  # no answer, ever
-        if chance() < weather.stall:
+        if self._way.refuses():
+            request.reject(answered(self._refused("the secret is wrong")))
+        elif chance() < weather.stall:
             self._stuck(request)
         elif chance() < weather.throttle:
             request.reject(self._unavailable("throttled", retry_after=chance() * 3))
@@ -397,10 +401,16 @@ class Link:
     def _unavailable(self, reason: str, retry_after: float | None = None) -> Exception:
         return StoreUnavailable(reason, retry_after)
 
+    def _refused(self, reason: str) -> Exception:
+        return StoreRefused(reason)
+
 
 class FeedLink(Link):
     def _unavailable(self, reason: str, retry_after: float | None = None) -> Exception:
         return FeedUnavailable(reason, retry_after)
+
+    def _refused(self, reason: str) -> Exception:
+        return FeedRefused(reason)
 
 
 def listing(call: str, **arguments: object) -> str:

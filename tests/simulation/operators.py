@@ -18,6 +18,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.runtime.errors import StoreUnavailable, UserError
+from changefeed.runtime.patience import Patience
 from changefeed.stores.bounded import CallLimits
 from tests.support import make
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .world import World
 
 _TIMEOUT = 10.0
+_PATIENCE = 60.0
 _FAILURES = (
     StoreUnavailable,
     FeedUnavailable,
@@ -42,10 +44,12 @@ class Operators:
         self._random = world.random
 
     def container(self) -> LeaseContainer:
-        return self._world.connect(OPERATOR).bounded(CallLimits(timeout=_TIMEOUT))
+        limits = CallLimits(timeout=_TIMEOUT, patience=Patience(_PATIENCE))
+        return self._world.connect(OPERATOR).bounded(limits)
 
     def feed(self) -> Feed:
-        return BoundedFeed(self._world.feed_of(OPERATOR), timeout=_TIMEOUT)
+        feed = self._world.feed_of(OPERATOR)
+        return BoundedFeed(feed, timeout=_TIMEOUT, patience=Patience(_PATIENCE))
 
     async def pause(self) -> None:
         """Pause one range, or the whole fleet, and resume it later."""

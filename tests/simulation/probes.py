@@ -99,6 +99,7 @@ class Probe(StrEnum):
     DIFFERENT_LISTS = "two hosts planned from different lists"
     TORN_LISTING = "a listing was torn"
     MEMBERS_STOOD_STILL = "a host saw the members of the fleet as they were"
+    SECRET_WRONG = "a host was refused as its secret was wrong, and went on"
     STALE_READ = "a replica that lags answered a read"
     MET_ITSELF = "a write that was sent twice met itself"
     GAVE_UP = "a client cancelled a call that was served"

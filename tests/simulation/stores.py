@@ -48,6 +48,7 @@ class Surroundings:
     lags: Callable[[str], bool] = lambda _: False
     comes_late: Callable[[str], float | None] = lambda _: None
     on_stale: Callable[[], None] = lambda: None
+    refuses: Callable[[], bool] = lambda: False
 
     def link(
         self, server: Server, process_id: str, kind: type[Link] = Link, **more: Any
@@ -60,6 +61,7 @@ class Surroundings:
             lags=partial(self.lags, process_id),
             comes_late=self.comes_late,
             on_stale=self.on_stale,
+            refuses=self.refuses,
             on_fate=partial(self.checker.met, process_id),
         )
         return kind(server, self.weather, self.random, way, **more)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _STALE = 0.3  # of the reads in a world whose replicas lag
+_RENEWED = 0.3
 _IN_HAND = 40.0
 """Seconds for which a reader that was refused may still deliver what it has, and pause then."""
 _SOONER = 60.0  # seconds of a calm in which what the feed refuses must be paused
@@ -52,6 +53,9 @@ class Troubles:
         self.lagging = set[str]()
         """The processes that see the members of the fleet as they were."""
         self.refusals = Refusals()
+        self._renewal = Random(f"renewal {seed}")  # of its own: seeds keep their stories
+        self._wrong = 0.0  # of the requests have a wrong secret
+        self._refused = 0
         self._lasting: RangeId | None = None
         self._mended = set[RangeId]()
         self._chosen = self._choose() if rough else []
@@ -64,7 +68,8 @@ class Troubles:
             (self.outage, 0.3),
             (self.kill_all, 0.3),
         ]
-        return [x for x, share in happen if self._random.random() < share]
+        found = [x for x, share in happen if self._random.random() < share]
+        return [*found, self.renewed_secret] if self._renewal.random() < _RENEWED else found
 
     @property
     def refuses(self) -> bool:
@@ -134,6 +139,24 @@ class Troubles:
         await asyncio.sleep(self._random.choice([20.0, 45.0, 75.0]))
         self.lagging.discard(process.id)
         world.tell(f"members move again for {process.id}")
+
+    async def renewed_secret(self, world: "World") -> None:
+        """Let stores and the feed refuse all requests, or some, until each process has the
+        secret that is the right one now.
+        """
+        if world.mixed:
+            return  # hosts of another kind end
+        self._wrong = self._renewal.choice([0.1, 0.5, 1.0])
+        world.tell(f"the secret is wrong for {self._wrong:.0%} of the requests")
+        await asyncio.sleep(self._renewal.choice([2.0, 10.0, 40.0]))
+        self._wrong = 0.0
+        world.tell("the secret is right again")
+        world.checker.hit(Probe.SECRET_WRONG, where=self._refused > 0)
+
+    def refuses_secret(self) -> bool:
+        wrong = self._wrong > 0 and self._renewal.random() < self._wrong
+        self._refused += wrong
+        return wrong
 
     async def refusal(self, world: "World") -> None:
         """Let the feed refuse a range until it is mended, and an operator resume that."""

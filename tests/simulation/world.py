@@ -153,6 +153,7 @@ class World:
             lags=troubles.lagging.__contains__,
             comes_late=lambda x: self._aims.comes_late(x) or troubles.comes_late(x),
             on_stale=self._was_stale,
+            refuses=troubles.refuses_secret,
         )
 
     def _choose_more_settings(self) -> None:
