@@ -154,15 +154,12 @@ async def _every(what: str, act: Act, rest: Act, failing: dict[str, str]) -> Non
             raise
         except StoreError as error:  # it refuses in passing, too: a start alone ends by that
             _log.warning("broker.failed", extra={"operation": what, "error": str(error)})
-        except (Damaged, RangeDamaged) as error:
-            failed = error
-            _log.exception(
-                "broker.object_damaged", extra={"operation": what, "error": str(error)}
-            )
         except Exception as error:  # noqa: BLE001 - the border of a loop, not of the broker
-            failed, pause = error, min(2 * pause + _FIRST_PAUSE, _MAX_PAUSE)
+            failed = error
             _log.exception("broker.failed", extra={"operation": what, "error": str(error)})
-            await asyncio.sleep(pause)
+            if not isinstance(error, (Damaged, RangeDamaged)):
+                pause = min(2 * pause + _FIRST_PAUSE, _MAX_PAUSE)
+                await asyncio.sleep(pause)
         if failed is None:
             failing.pop(what, None)
             pause = 0.0

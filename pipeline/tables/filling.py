@@ -71,7 +71,7 @@ class Filling:
             return None  # the query that goes on says so, and is tried again
         if changes < self.far:
             return None
-        _log.info("table.filling", table=self.name, changes=changes)
+        _log.info("table.progress", table=self.name, to_fill=changes)
         slices = fill_stream(self.spark, settings.feed, **self.options)
         batches = slices.writeStream.foreachBatch(self._take)
         return started(batches, self.name, checkpoint=checkpoint, interval=None)

@@ -93,7 +93,7 @@ def test_there_are_no_more_errors() -> None:
 def test_there_are_no_more_events_in_the_log() -> None:
     called = re.compile(r'_log\.\w+\(\s*(?:[^"(),]+,\s*)?"([a-z_]+\.[a-z_]+)"')
     events = {x for file in files(*PRODUCT) for x in called.findall(file.read_text("utf-8"))}
-    assert len(events) <= 42, sorted(events)
+    assert len(events) <= 40, sorted(events)
 
 
 def test_there_are_no_more_pages_and_words() -> None:
