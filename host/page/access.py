@@ -8,7 +8,6 @@ are shown to this machine only.
 import asyncio
 import hmac
 from collections.abc import Callable
-from http import HTTPStatus
 from ipaddress import ip_address
 
 from aiohttp import hdrs, web
@@ -19,14 +18,6 @@ from changefeed.runtime.logs import get_logger
 _log = get_logger()
 _AFTER_A_WRONG_ONE = 1.0
 _BEARER = "Bearer "
-
-
-class Refused(Exception):
-    """A request is refused: with this status, and why."""
-
-    def __init__(self, status: HTTPStatus, error: str) -> None:
-        super().__init__(error)
-        self.status = status
 
 
 class Access:
@@ -47,44 +38,43 @@ class Access:
             return False
 
     async def check_action(self, request: web.Request) -> None:
-        """Raise ``Refused`` for a request that may not act."""
+        """Raise ``web.HTTPException`` for a request that may not act."""
         token = self._token()
         if token is None or not self._acts:
-            raise Refused(
-                HTTPStatus.FORBIDDEN,
-                "this page can only be looked at: no token is set (web.token), or none may act",
+            raise web.HTTPForbidden(
+                text="this page can only be looked at: no token is set (web.token), or none "
+                "may act"
             )
         await _check_token(request, token)
 
     async def check_letters(self, request: web.Request) -> None:
-        """Raise ``Refused`` for a request that may not see dead letters."""
+        """Raise ``web.HTTPException`` for a request that may not see dead letters."""
         token = self._token()
         if token is not None:
             await _check_token(request, token)
         elif not is_local(request):
-            raise Refused(
-                HTTPStatus.FORBIDDEN,
-                "dead letters hold changes whole: without a token (web.token) they are shown "
-                "to this machine only",
+            raise web.HTTPForbidden(
+                text="dead letters hold changes whole: without a token (web.token) they are "
+                "shown to this machine only"
             )
 
     def _token(self) -> str | None:
-        """Return the token. Raise ``Refused`` while its file cannot be read."""
+        """Return the token. Raise ``web.HTTPException`` while its file cannot be read."""
         try:
             return self._secret()
         except UserError as error:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
+            raise web.HTTPServiceUnavailable(text=str(error)) from error
 
 
 async def _check_token(request: web.Request, secret: str) -> None:
     given = request.headers.get(hdrs.AUTHORIZATION, "")
     if not given.startswith(_BEARER):
-        raise Refused(HTTPStatus.UNAUTHORIZED, "this takes the token (web.token)")
+        raise web.HTTPUnauthorized(text="this takes the token (web.token)")
     token = given.removeprefix(_BEARER)
     if not hmac.compare_digest(token.encode("utf-8", "surrogateescape"), secret.encode()):
         _log.warning("page.action", outcome="refused", path=request.path, **origin(request))
         await asyncio.sleep(_AFTER_A_WRONG_ONE)
-        raise Refused(HTTPStatus.UNAUTHORIZED, "this is not the token (web.token)")
+        raise web.HTTPUnauthorized(text="this is not the token (web.token)")
 
 
 def origin(request: web.Request) -> dict[str, str | None]:

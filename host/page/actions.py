@@ -27,7 +27,7 @@ from changefeed.fleet import letters as of_letters
 from changefeed.fleet import reset as resetting
 from changefeed.fleet.phrases import Outcome, named_leases
 from changefeed.fleet.reset import PositionMove
-from changefeed.host.page.access import Access, Refused, origin
+from changefeed.host.page.access import Access, origin
 from changefeed.host.page.answer import json_answer
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
@@ -100,13 +100,13 @@ class ActionHandler:
     async def _act(self, request: web.Request) -> Mapping[str, Any]:
         await self._access.check_action(request)
         if request.content_type != "application/json":
-            raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "an action is asked for in JSON")
+            raise web.HTTPUnsupportedMediaType(text="an action is asked for in JSON")
         try:
             wanted = msgspec.json.decode(await request.read(), type=ActionRequest)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"this is not an action: {error}") from error
+            raise web.HTTPBadRequest(text=f"this is not an action: {error}") from error
         if self._acting.locked():
-            raise Refused(HTTPStatus.CONFLICT, "another action is under way; try again")
+            raise web.HTTPConflict(text="another action is under way; try again")
         async with self._acting:
             take_time(request, _MAX_SECONDS)
             context = self._opened()
@@ -130,7 +130,7 @@ class ActionHandler:
     def _opened(self) -> ActionContext:
         context = self._context()
         if context is None:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the host has not started yet")
+            raise web.HTTPServiceUnavailable(text="the host has not started yet")
         return context
 
 
@@ -142,8 +142,8 @@ def _answered(
     async def answer(request: web.Request) -> web.Response:
         try:
             found = json_answer(await handler(request))
-        except Refused as refused:
-            found = json_answer({"error": str(refused)}, refused.status)
+        except web.HTTPException as refused:
+            found = json_answer({"error": refused.text}, refused.status)
         except UserError as error:
             found = json_answer({"error": str(error)}, wrong)
         except (StoreError, FeedError, OSError) as error:

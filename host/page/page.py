@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from aiohttp import hdrs, web
 
-from changefeed.host.page.access import Refused
 from changefeed.host.page.answer import JSON, NO_STORE, Answer, json_answer
 from changefeed.host.page.files import INDEX, SAFE, page_file
 from changefeed.host.page.stream import EventStream
@@ -74,8 +73,8 @@ class Page:
         events = self.stream.events(_number(request.query.get("after", "")), _gone(request))
         try:
             first = await anext(events, b"")
-        except Refused as refused:
-            return json_answer({"error": str(refused)}, refused.status).response
+        except web.HTTPException as refused:
+            return json_answer({"error": refused.text}, refused.status).response
         take_time(request, _MAX_STREAM_SECONDS)
         answer = web.StreamResponse(
             headers={

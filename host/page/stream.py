@@ -13,12 +13,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from http import HTTPStatus
 from secrets import randbits
 
 import msgspec
+from aiohttp import web
 
-from changefeed.host.page.access import Refused
 from changefeed.host.page.state import PageState, news
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.logs import get_logger
@@ -162,10 +161,10 @@ class EventStream:
 
     async def events(self, after: int, gone: Callable[[], bool]) -> AsyncGenerator[bytes]:
         """Yield what happens after that look, as server-sent events, until it is closed, or the
-        watcher is ``gone``. Raise ``Refused`` where as many watch as are served.
+        watcher is ``gone``. Raise ``web.HTTPException`` where as many watch as are served.
         """
         if self._watchers >= _MAX_WATCHERS:
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "too many watch this page at once")
+            raise web.HTTPServiceUnavailable(text="too many watch this page at once")
         self._watchers += 1
         self._watched.set()
         try:
