@@ -13,9 +13,12 @@ from changefeed.log.ids import part_id, position
 from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.wire import PartitionNews
 from changefeed.log.reading.ends import NewsReader
+from changefeed.log.reading.stored_collection import StoredCollection
 from changefeed.runtime.cancellation import in_time
+from tests.support.brokers import first_broker
 from tests.support.looking import now
 from tests.support.model_cluster import IDENTITY, ModelCluster
+from tests.support.watched_store import Call, WatchedStore
 
 Asked = tuple[str, Mapping[RangeId, int], float]
 
@@ -136,3 +139,22 @@ async def test_brokers_none_of_which_answers_are_unavailable_and_cancel_nobody(
     with pytest.raises(FeedUnavailable, match="no broker answers"):
         await in_time(question, 60, who="it", name=asked, unavailable=FeedUnavailable)
     assert client.waiting == 0
+
+
+async def test_a_row_without_records_is_looked_at_once_for_all_that_lie_in_it() -> None:
+    store, looks = WatchedStore(), list[str]()
+
+    async def note(_: Call, key: str) -> None:
+        looks.extend([key] if key.startswith("wal/") else [])
+
+    async with first_broker(store, parts=12):
+        feed = await StoredCollection.open(store, "orders")
+        names = [x.id for x in feed.ranges.all()]
+        store.before = note
+        counts = []
+        for some in (names[:1], names[:1], names):
+            looks.clear()
+            assert await feed.news(dict.fromkeys(some, 0), wait=0) == {}
+            counts.append(len(looks))
+    assert len(names) == 12
+    assert counts[1:] == [1, 1]

@@ -2,9 +2,12 @@
 
 import asyncio
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
+from random import Random
 from typing import Any
 
 import msgspec
@@ -300,7 +303,41 @@ async def test_to_acknowledge_a_change_says_nothing_of_those_before_it() -> None
     assert handing.left == [1, 3]
 
 
+@pytest.mark.parametrize("poison", [{1}, {*range(1, 11)}], ids=["a key waits", "an outage"])
+async def test_once_a_range_is_to_be_left_only_what_is_ready_comes(poison: set[int]) -> None:
+    handing = Handing(lambda: picky(*poison))
+    await handing.process(batch(10), seconds=10)
+    keys = handing.keys
+    is_out = len(poison) == 10
+    assert (keys.judge.outage is not None, keys.due is not None) == (is_out, True)
+    keys.stop()
+    assert keys.due is None
+    assert keys.next(1e9) is None
+    if not is_out:
+        keys.add(batch(1, first=11))
+        assert keys.next(1e9) is not None
+
+
 # Several calls at once
+
+
+async def test_a_key_has_an_observer_of_its_own_where_that_says_how_far_it_is() -> None:
+    given = defaultdict[str, set[Picky]](set)
+    random = Random(1)
+
+    class Own(Picky):
+        async def process(self, context: Context, changes: Sequence[Change]) -> None:
+            for x in changes:
+                given[x.key].add(self)
+            await asyncio.sleep(random.random())
+            for x in changes:
+                context.acknowledge(x)
+
+    handing = Handing(Own, concurrency=3, checkpoint="manual")
+    for n in range(20):
+        await handing.process(batch(10, keys=10, first=1 + 10 * n))
+    assert {len(x) for x in given.values()} == {1}
+    assert len({*chain.from_iterable(given.values())}) == 3
 
 
 async def test_a_slow_key_holds_up_no_other_one() -> None:
