@@ -160,37 +160,6 @@ async def test_ranges_at_rest_are_read_on_after_all_brokers_were_away(tmp_path: 
             await load.goes_on()
 
 
-async def test_a_broker_that_is_killed_while_it_compacts_loses_and_repeats_nothing(
-    tmp_path: Path,
-) -> None:
-    cluster = tmp_path / "cluster"
-    often = ("enabled=true", "objects=64", "age=1")
-    options = [f"--set=compaction.{x}" for x in often]
-    async with BrokerProcesses(
-        tmp_path, in_directory(cluster), "broker-1", *options
-    ) as brokers:
-        await brokers.start("broker-1")
-        async with under_load(brokers, tmp_path, parts=4) as load:
-            for moment in (0.0, 0.01, 0.1):
-                await run_begins(cluster)
-                await asyncio.sleep(moment)
-                await brokers.kill("broker-1")
-                await brokers.start("broker-1")
-                await load.goes_on()
-
-
-def runs_in(cluster: Path) -> set[Path]:
-    return {x for x in cluster.glob("compacted/**/*") if x.is_file()}
-
-
-async def run_begins(cluster: Path) -> None:
-    """Wait until a broker begins to write one, or has written it."""
-    before = runs_in(cluster)
-    async with asyncio.timeout(PATIENCE):
-        while not runs_in(cluster) - before:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.001)
-
-
 async def test_over_an_object_store_one_is_killed_one_cut_off_and_the_store_fails(
     tmp_path: Path,
 ) -> None:

@@ -10,7 +10,6 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.support.commands import COMMAND, a_log_of
-from tests.support.leased_log import make_leased_log, reset_positions, stored
 from tests.support.processes import ended, started
 
 PLACES = "--feed=eventlog:log --leases=sqlite:leases.db"
@@ -40,27 +39,6 @@ def test_nothing_can_be_read_from_a_standard_input_that_is_closed(
     done = run(f"{command} <&-", tmp_path)
     says = "changefeed: standard input is closed: name a file, or give it something to read\n"
     assert (done.returncode, done.stderr) == (2, says)
-
-
-@pytest.mark.parametrize(
-    ("command", "given"),
-    [
-        ("reset --all --to=beginning", "<&-"),
-        ("reset --all --to=beginning", "<bytes"),
-        ("positions import saved", "</dev/null"),
-    ],
-)
-def test_who_gives_no_answer_has_changed_nothing(
-    tmp_path: Path, command: str, given: str
-) -> None:
-    asyncio.run(make_leased_log(tmp_path))
-    (tmp_path / "bytes").write_bytes(b"\xff\n")
-    assert run(f"positions export saved {PLACES}", tmp_path).returncode == 0
-    reset_positions(tmp_path)
-    before = stored(tmp_path, "position")
-    done = run(f"{command} {PLACES} {given}", tmp_path)
-    assert (done.returncode, "nothing was changed" in done.stdout) == (1, True), done.stderr
-    assert stored(tmp_path, "position") == before
 
 
 # Python itself loses an interrupt, or shows a traceback, before it runs anything of ours. On a

@@ -4,15 +4,13 @@ import json
 import os
 import signal
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import QUICK, a_log_of, invoked, running
-from tests.support.fleet_stores import ENVIRONMENT, Store, in_postgres, in_sqlite, served
+from tests.support.commands import PLACES, QUICK, a_log_of, invoked, running
 from tests.support.processes import Running
 
 CHANGES, KILLER, LIMIT = 120, 17, 6
@@ -68,16 +66,9 @@ ENDS = {
 }
 LETTERS = "--set=observer.dead_letters=sqlite:letters.db"
 FLEET = (
-    *("run", "--processes=3", "--name=h", "--feed=eventlog:log", *QUICK, LETTERS),
+    *("run", "--processes=3", "--name=h", *PLACES, *QUICK, LETTERS),
     *("--set=observer.on_failure=dead-letter", "--set=observer.max_unacknowledged=10"),
 )
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    sqlite = request.param == "sqlite"
-    with served((lambda: in_sqlite(tmp_path / "leases.db")) if sqlite else in_postgres) as made:
-        yield made
 
 
 @pytest.fixture
@@ -119,11 +110,11 @@ def letters(place: Path) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("kind", ENDS)
 async def test_what_kills_is_put_aside_and_all_else_is_handled_in_order(
-    kind: str, store: Store, place: Path
+    kind: str, place: Path
 ) -> None:
     more = ("--set=observer.timeout=1",) if kind == "off_the_loop" else ()
-    flags = (*FLEET, *store.flags, f"--observer=killing:{kind}", *more)
-    async with running(*flags, cwd=place, env=ENVIRONMENT) as fleet:
+    flags = (*FLEET, f"--observer=killing:{kind}", *more)
+    async with running(*flags, cwd=place) as fleet:
         await fleet.reaches(lambda: bool(fleet.events("change.dead_lettered")))
         await fleet.reaches(lambda: is_done(place, without={KILLER}))
         await in_order_or_not(fleet)
@@ -145,10 +136,10 @@ async def in_order_or_not(fleet: Running) -> None:
 
 
 async def test_a_fleet_that_is_killed_three_times_in_a_row_puts_nothing_aside(
-    store: Store, place: Path
+    place: Path,
 ) -> None:
-    flags = (*FLEET, *store.flags, "--observer=killing:slow")
-    async with running(*flags, cwd=place, env=ENVIRONMENT) as fleet:
+    flags = (*FLEET, "--observer=killing:slow")
+    async with running(*flags, cwd=place) as fleet:
         for n in range(3):
             await fleet.says('"event": "process.started"', times=3 * (n + 1))
             await fleet.reaches(partial(has_more, place, than=size(place)))

@@ -54,10 +54,3 @@ def stored(place: Path, column: str) -> list[str | None]:
     with closing(sqlite3.connect(place / "leases.db")) as leases:
         rows = leases.execute(f"select {column} from leases order by range_id").fetchall()
     return [x for (x,) in rows]
-
-
-def reset_positions(place: Path) -> None:
-    """Put all leases to where their ranges begin, past all code of ours."""
-    begin = "substr(position, 1, instr(position, '/')) || '0'"
-    with closing(sqlite3.connect(place / "leases.db")) as leases, leases:
-        leases.execute(f"update records set position = {begin} where kind = 'lease'")

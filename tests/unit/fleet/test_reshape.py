@@ -322,19 +322,6 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_done_anew_at_r
     assert await parts.goes_on_in() == {"0": "10"}
 
 
-async def test_a_merge_that_is_undone_while_it_runs_ends_nothing() -> None:
-    parts = Parted()
-    for name in THREE:
-        await parts.put(name)
-
-    async def resumed(_: Lease) -> None:
-        await resume(parts.leases, [HIGH])
-
-    with pytest.raises(LeaseConflict):
-        await parts.merge(*THREE, through=parts.before_end_of(THREE[1], resumed))
-    assert await parts.goes_on_in() == dict.fromkeys(THREE, "4")
-
-
 async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
@@ -344,18 +331,11 @@ async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
     assert (await parts.state())["0"] == "5 ended"
 
 
-def asleep(seconds: float, *, calls: str = "list", at: int | None = None) -> Around:
-    """Let calls take a while: the one of a number, after which it is awake, or each."""
-    seen = 0
-
-    async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal seen
-        seen += name == calls
-        if name == calls and at in (None, seen):
-            await asyncio.sleep(seconds)
-        return await call()
-
-    return around
+async def slowly(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+    """List for a while."""
+    if name == "list":
+        await asyncio.sleep(3)
+    return await call()
 
 
 async def outcome(doing: Awaitable[object]) -> str:
@@ -369,29 +349,12 @@ async def outcome(doing: Awaitable[object]) -> str:
 async def test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refused() -> None:
     parts = Parted()
     await parts.put(ZERO, 5)
-    slow = proxied(parts.leases, asleep(3))
+    slow = proxied(parts.leases, slowly)
     first, second = await asyncio.gather(
         outcome(parts.split(through=slow)), outcome(parts.split(ZERO, 3, through=slow))
     )
     assert first == "done"
     assert "range 0 has ended" in second
-    assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
-
-
-@pytest.mark.parametrize(
-    ("calls", "at", "said"), [("acquire", 1, "has ended"), ("replace", 2, "another command")]
-)
-async def test_a_run_that_was_away_while_another_took_its_range_writes_no_more(
-    calls: str, at: int, said: str
-) -> None:
-    """The machine is suspended when the range has been stopped, or is about to be ended."""
-    parts = Parted()
-    await parts.put(ZERO, 5)
-    through = proxied(parts.leases, asleep(50, calls=calls, at=at))
-    away = asyncio.create_task(outcome(parts.split(ZERO, 3, through=through)))
-    await asyncio.sleep(1)
-    await parts.split()
-    assert said in await away
     assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
 
 
@@ -418,19 +381,6 @@ async def test_a_merge_that_another_run_comes_into_at_any_write_leaves_it_all_to
 
     await outcome(parts.merge(*THREE, through=proxied(parts.leases, overtaken)))
     assert await parts.goes_on_in() == {"0": "10"}
-
-
-@pytest.mark.parametrize("later", [0.0, 0.5, 1.5, 2.5, 3.5])
-async def test_of_two_merges_of_the_same_ranges_at_once_one_is_done(later: float) -> None:
-    parts = Parted()
-    await parts.halves()
-    slow = proxied(parts.leases, asleep(1, calls="replace"))
-    first = asyncio.create_task(outcome(parts.merge(LOW, HIGH, through=slow)))
-    await asyncio.sleep(later)
-    outcomes = {await outcome(parts.merge(HIGH, LOW, through=slow)), await first}
-    assert "done" in outcomes
-    assert await parts.state() == {"-7F": "4 ended", "7F-FF": "4 ended"}
-    assert await parts.goes_on_in() == {"0": "4"}
 
 
 async def test_what_cannot_be_split_is_refused_with_its_reason() -> None:
