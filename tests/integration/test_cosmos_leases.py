@@ -151,16 +151,6 @@ async def test_a_dotnet_host_reads_renews_and_takes_our_leases_and_we_notice(
     assert (back.epoch, back.position) == (3, '"30"')
 
 
-async def test_a_checkpoint_is_all_that_a_checkpoint_writes(place: Place) -> None:
-    leases = await place.leases()
-    owned = await owned_by_a(leases)
-    copy = owned.renewed().stamped(write_id=WriteId("w"), stamp=9.0)
-    await leases.checkpoint(copy.advanced_to(Position('"1"')))
-    found = await leases.read(owned.range_id)
-    assert found is not None
-    assert (found.position, found.owner, found.renewals) == ('"1"', A, owned.renewals)
-
-
 async def changed(leases: LeaseContainer, token: str) -> tuple[set[str], str]:
     found = await leases.list_fleet(token)
     return {x.range_id for x in found.leases}, found.token

@@ -161,11 +161,7 @@ def writes_of_one_lease_race(m: Patch) -> None:
     m.patch(OwnedLease, "__init__", hold)
 
 
-@mutant(
-    rule=7,
-    guarantee=18,
-    kills="integration/test_cosmos_leases.py::test_a_checkpoint_is_all_that_a_checkpoint_writes",
-)
+@mutant(rule=7, guarantee=18, kills="unit/leases/cosmos/test_documents.py::test_a_renewal")
 def a_checkpoint_writes_back_the_ownership_that_it_knows(m: Patch) -> None:
     m.patch(documents, "checkpoint_changes", documents.changes)
 

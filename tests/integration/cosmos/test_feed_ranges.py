@@ -4,7 +4,7 @@ import pytest
 
 from changefeed.feeds.cosmos import requests
 from changefeed.feeds.cosmos.feed import CosmosFeed
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import FeedRange, Position, RangeEnded, RangeId
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, RangeEnd
@@ -17,19 +17,6 @@ async def write(world: CosmosWorld, step: int) -> None:
     """Write a new item of every key; items stay, so that no version is replaced."""
     for key in KEYS:
         await world.put(f"{key}-{step}", key, step=step)
-
-
-async def test_a_lease_without_bounds_is_not_followed_through_a_merge(
-    world: CosmosWorld,
-) -> None:
-    low, high = await world.by_hand.split(range="0")
-    await world.by_hand.merge(low["id"], high["id"])
-    async with world.feed() as feed:
-        with pytest.raises(FeedRefused, match="was merged with another"):
-            await feed.read(FeedRange(id=RangeId(low["id"])), Position('"0"'), 5)
-        bounded = FeedRange(id=RangeId(low["id"]), low=low["low"], high=low["high"])
-        with pytest.raises(RangeEnded):
-            await feed.read(bounded, Position('"0"'), 5)
 
 
 async def test_a_feed_that_another_one_showed_the_split_ends_its_range_too(
