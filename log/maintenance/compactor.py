@@ -24,10 +24,10 @@ from changefeed.log.maintenance.compaction import (
     is_whole,
     rows_of,
 )
+from changefeed.log.maintenance.deletion import deletions_of
 from changefeed.log.maintenance.run_maker import RunContents, RunMaker
 from changefeed.log.maintenance.segment_writer import SegmentWriter
 from changefeed.log.protocol.wire import Compaction
-from changefeed.log.rows.extents import starts_in
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
@@ -119,7 +119,7 @@ class Compactor:
             if row.sealed_at is not None:
                 self._finished.add((era, row.broker))  # there is nothing but the seal
             return False
-        starts = starts_in(catalog, era, end.ends)
+        starts = deletions_of(catalog, era).starts(end.ends)
         assert end.last >= first > done, f"a run of {first} to {end.last}, after {done}"
         assert reader.sealed_at is None or end.last < reader.sealed_at, (
             f"the seal {reader.sealed_at} stays where it is: {end.last}"

@@ -5,20 +5,23 @@ be gone concerns runs and the segments that these name. A reader that knows an o
 finds things for as long as the grace is; one that finds something missing looks at the newest.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
-from changefeed.log.catalog.catalog import Catalog, Row, Truncation
+from changefeed.log.catalog.catalog import Catalog, Truncation
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import compacted_key, number_of, row_prefix
+from changefeed.log.format.flush import Ends
 from changefeed.log.format.pack import Key
 from changefeed.log.format.segment_file import Segment, slices_in
 from changefeed.log.ids import era_in
-from changefeed.log.maintenance.grace_period import GracePeriod
-from changefeed.log.rows.extents import starts_in
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
+
+V = TypeVar("V")
+_Place = tuple[int, str]
+"""A row by its era and its broker."""
 
 
 class Deletion:
@@ -38,10 +41,8 @@ class Deletion:
         self._readers = readers
         self._store = store
         self._clock = clock
-        self._of_objects = GracePeriod[tuple[int, str], int](grace)
-        self._of_segments = GracePeriod[tuple[int, str], EraDeletions](grace)
-        self._deleted: dict[tuple[int, str], int] = {}
-        self._swept: dict[tuple[int, str], EraDeletions] = {}
+        self._of_objects = GracePeriod[int](grace)
+        self._of_segments = GracePeriod[EraDeletions](grace)
 
     async def step(self) -> None:
         """Delete what was said to be gone for long enough."""
@@ -49,49 +50,81 @@ class Deletion:
         await self._delete_segments()
 
     async def _delete_objects(self) -> None:
-        """Delete what the catalog has said to be gone for long enough."""
         now = self._clock()
         for era in self._catalogs.newest.eras:
             for row in era.rows:
-                key = (era.number, row.broker)
-                if row.kept_from == self._deleted.get(key, 1):
-                    continue
-                if self._of_objects.is_over(key, row.kept_from, now):
-                    await self._delete_below(era.number, row)
-                    self._deleted[key] = row.kept_from
+                place = era.number, row.broker
+                kept_from = self._of_objects.over(place, row.kept_from, now)
+                if kept_from is not None:
+                    await self._delete_below(place, kept_from)
+                    self._of_objects.done(place, kept_from)
 
-    async def _delete_below(self, era: int, row: Row) -> None:
-        listed = await self._store.list(row_prefix(era, row.broker))
+    async def _delete_below(self, place: _Place, kept_from: int) -> None:
+        if kept_from == 1:
+            return
+        listed = await self._store.list(row_prefix(*place))
         numbers = [(number_of(x.key), x.key) for x in listed]
-        gone = [x for n, x in numbers if n is not None and n < row.kept_from]
+        gone = [x for n, x in numbers if n is not None and n < kept_from]
         await self._store.delete(gone)
         self.objects += len(gone)
 
     async def _delete_segments(self) -> None:
-        """Delete segments, and runs of which nothing is left, as the catalog has said."""
+        """Delete segments, and runs of which nothing is left."""
         now, catalog = self._clock(), self._catalogs.newest
         for era in catalog.eras:
-            deletions = deletions_of(catalog, era.number)
-            for place in ((era.number, x.broker) for x in era.rows) if any(deletions) else ():
-                if self._swept.get(place) == deletions:
-                    continue
-                if self._of_segments.is_over(place, deletions, now):
-                    await delete_segments(
-                        self._store, catalog, self._readers.row(catalog, *place)
-                    )
-                    self._swept[place] = deletions
+            said = deletions_of(catalog, era.number)
+            for place in ((era.number, x.broker) for x in era.rows) if any(said) else ():
+                deletions = self._of_segments.over(place, said, now)
+                if deletions is not None:
+                    row = self._readers.row(catalog, *place)
+                    await delete_segments(self._store, deletions, row)
+                    self._of_segments.done(place, deletions)
+
+
+class GracePeriod(Generic[V]):
+    """What is said of rows, and since when, in this process. ``seconds`` are to pass.
+
+    It is never taken back. More may be said of a row meanwhile, again and again: that is next.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: dict[_Place, tuple[V, float]] = {}
+        self._done: dict[_Place, V] = {}
+
+    def over(self, row: _Place, said: V, now: float) -> V | None:
+        """Return what was said of a row for so long, unless that is ``done``."""
+        if self._done.get(row) == said:
+            return None
+        first, since = self._since.setdefault(row, (said, now))
+        assert since <= now, f"{row} was said at {since} to be gone, and it is {now}"
+        return first if now - since >= self._seconds else None
+
+    def done(self, row: _Place, what: V) -> None:
+        self._done[row] = what
+        del self._since[row]
 
 
 class EraDeletions(NamedTuple):
     """What the catalog says to be gone of an era: all of some collections, and more."""
 
-    collections: Sequence[str]
+    collections: Collection[str]
     gone: Mapping[Key, Truncation]
+
+    def starts(self, ends: Ends) -> Mapping[Key, int]:
+        """Return up to where partitions of a row are gone, of those that are."""
+        starts = {
+            key: x.last
+            if key[0] in self.collections
+            else self.gone.get(key, Truncation(0, 0)).start
+            for key, x in ends.items()
+        }
+        return {key: start for key, start in starts.items() if start}
 
 
 def deletions_of(catalog: Catalog, era: int) -> EraDeletions:
     return EraDeletions(
-        [x.name for x in catalog.collections if x.since <= era < x.kept_era],
+        {x.name for x in catalog.collections if x.since <= era < x.kept_era},
         {
             (x.name, partition): gone
             for x in catalog.collections
@@ -101,7 +134,7 @@ def deletions_of(catalog: Catalog, era: int) -> EraDeletions:
     )
 
 
-async def delete_segments(store: ObjectStore, catalog: Catalog, row: RowReader) -> None:
+async def delete_segments(store: ObjectStore, deletions: EraDeletions, row: RowReader) -> None:
     """Delete the segments of a row in which nothing is left.
 
     Runs are looked at up to what is left of all. One of which nothing is left goes after its
@@ -111,7 +144,7 @@ async def delete_segments(store: ObjectStore, catalog: Catalog, row: RowReader) 
     runs = row.runs
     await runs.look(row.kept_from)
     newest = await runs.run(runs.starts[-1]) if runs.starts else None
-    gone = {} if newest is None else starts_in(catalog, row.era, newest.ends)
+    gone = {} if newest is None else deletions.starts(newest.ends)
     for number in runs.starts if gone else ():
         found = await runs.run(number)
         if found is None:

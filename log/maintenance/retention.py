@@ -31,9 +31,8 @@ from changefeed.log.errors import Damaged
 from changefeed.log.format.flush import Ends, by_key
 from changefeed.log.ids import era_in
 from changefeed.log.maintenance.deletion import Deletion, EraDeletions, deletions_of
-from changefeed.log.maintenance.grace_period import GracePeriod
 from changefeed.log.maintenance.truncation_points import TruncationPoint, last_point
-from changefeed.log.rows.extents import Extent, extent_of, starts_in
+from changefeed.log.rows.extents import Extent, extent_of
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
@@ -88,7 +87,7 @@ class Retention:
         self._clock = clock
         self._wall_us = wall_us
         self._old: dict[str, tuple[int, float]] = {}
-        self._of_cuts = GracePeriod[str, PlannedTruncation](settings.delete_grace)
+        self._cuts: dict[str, tuple[PlannedTruncation, float]] = {}
         self._reckoned: dict[int, EraDeletions] = {}
         self._deletion = Deletion(catalogs, readers, store, settings.delete_grace, clock)
 
@@ -126,8 +125,11 @@ class Retention:
                 return collection
         elif not _is_within(cut, wanted):
             return replace(collection, cut=None)
-        is_over = self._of_cuts.is_over(collection.identity, cut, self._clock())
-        if is_over and collection.cut is not None:
+        now = self._clock()
+        before, since = self._cuts.get(collection.identity, (None, now))
+        if before != cut:
+            self._cuts[collection.identity] = (cut, now)
+        elif collection.cut is not None and now - since >= self._settings.delete_grace:
             return replace(collection, kept_era=cut.kept_era, gone=cut.gone, cut=None)
         return replace(collection, cut=cut)
 
@@ -332,7 +334,7 @@ class Retention:
                 continue
             for row in era.rows:
                 reader = await self._row(catalog, era.number, row.broker)
-                point = await last_point(reader, partial(_is_gone, catalog, era.number))
+                point = await last_point(reader, partial(_is_gone, deletions))
                 number = 1 if point is None else point.number
                 found[era.number, row.broker] = max(
                     number, found.get((era.number, row.broker), 1)
@@ -341,10 +343,10 @@ class Retention:
         return found
 
 
-def _is_gone(catalog: Catalog, era: int, point: TruncationPoint) -> bool:
+def _is_gone(deletions: EraDeletions, point: TruncationPoint) -> bool:
     """Whether all that lies before a point of a row is gone."""
     ends = by_key(point.ends)
-    starts = starts_in(catalog, era, ends)
+    starts = deletions.starts(ends)
     return all(x.last <= starts.get(key, 0) for key, x in ends.items())
 
 

@@ -30,7 +30,7 @@ from changefeed.log.format.flush import PartitionEnd, decode_header, encode_flus
 from changefeed.log.format.pack import Place
 from changefeed.log.maintenance.compaction import rows_of, shares
 from changefeed.log.maintenance.compactor import Compactor
-from changefeed.log.maintenance.deletion import delete_segments
+from changefeed.log.maintenance.deletion import delete_segments, deletions_of
 from changefeed.log.maintenance.retention import with_truncations
 from changefeed.log.protocol.messages import AppendReceipt
 from changefeed.log.reading.stored_collection import SegmentRows, StoredCollection
@@ -273,6 +273,19 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
         assert blocks[0].count == 64
 
 
+async def test_of_a_row_that_is_compacted_all_the_time_objects_are_deleted() -> None:
+    store, said = MemoryStore(), [1, 1]
+    async with broker(store) as core:
+        for n in range(10):  # with each look more is in runs than with the one before
+            await fill(core, 64, 64 * n + 1)
+            await asyncio.sleep(2)
+            said.append(core.catalog.eras[0].rows[0].kept_from)
+            assert flushes(store)[0] <= said[-3], "the grace of what came since is not over"
+        assert flushes(store)[0] > 256
+        await asyncio.sleep(20)
+        assert flushes(store)[0] == said[-1]
+
+
 async def test_a_producers_place_is_known_where_a_run_ends_before_the_seal() -> None:
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as leaving:
@@ -400,7 +413,8 @@ async def test_a_segment_stays_while_some_of_it_is_kept() -> None:
             orders = with_truncations(
                 core.catalog.collection("orders"), {RangeId(P1): Truncation(start, 1)}
             )
-            await delete_segments(store, replace(core.catalog, collections=(orders,)), row)
+            deletions = deletions_of(replace(core.catalog, collections=(orders,)), 1)
+            await delete_segments(store, deletions, row)
             assert segments(store) == left
         assert segments(store) == []
         assert not runs(store)
