@@ -1,20 +1,18 @@
 """Whether a request is what it says it is. Pure; a broker looks at sizes, never at a record."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, RangeId
 from changefeed.log.catalog.ranges import Partition
+from changefeed.log.errors import Damaged
+from changefeed.log.format.block_format import check_counts
 from changefeed.log.protocol.messages import PRODUCER_NAME, AppendRequest, Batch
-from changefeed.log.records import HAS_ID, HAS_PREVIOUS, OPERATIONS, RECORD_BYTES
+from changefeed.log.records import RECORD_BYTES
 
 _PRODUCER: Final = re.compile(rf"[!-~]{{1,{PRODUCER_NAME}}}")
-_KINDS: Final = {
-    code | more
-    for code in range(len(OPERATIONS))
-    for more in (0, HAS_ID, HAS_PREVIOUS, HAS_ID | HAS_PREVIOUS)
-}
 _LAST_NUMBER: Final = 2**62
 
 
@@ -31,14 +29,18 @@ def check_request(request: AppendRequest) -> None:
         raise FeedRefused(f"generations are counted from 0, {request.generation} is none")
     if not 0 <= request.check < 2**32:
         raise FeedRefused(f"a checksum has 32 bits, {request.check} is none")
-    names = {x.partition for x in request.batches}
-    if not names or len(names) != len(request.batches):
-        raise FeedRefused(
-            f"a request has one batch for each of its ranges, not {len(request.batches)} for "
-            f"{len(names)}. Nothing was written"
-        )
+    check_names([x.partition for x in request.batches])
     for batch in request.batches:
         _check_batch(batch)
+
+
+def check_names(names: Sequence[RangeId]) -> None:
+    """Raise ``FeedRefused`` for what names no range, or one twice."""
+    if not names or len({*names}) != len(names):
+        raise FeedRefused(
+            f"a request names each of its ranges once, not {len(names)} for {len({*names})}. "
+            f"Nothing was done"
+        )
 
 
 def check_row(one: Partition, other: Partition) -> None:
@@ -53,19 +55,16 @@ def check_row(one: Partition, other: Partition) -> None:
 def _check_batch(batch: Batch) -> None:
     if batch.count < 1:
         raise FeedRefused(f"a batch has one record or more, not {batch.count}")
-    columns, count = batch.columns, batch.count
-    found = {kind: columns.kinds.count(kind) for kind in _KINDS}
-    if len(columns.kinds) != count or sum(found.values()) != count:
-        raise _wrong(batch, "kinds")
-    if len(columns.times) != 8 * count:
-        raise _wrong(batch, "times")
+    columns = batch.columns
+    try:
+        check_counts(batch.count, columns)
+    except Damaged as error:
+        raise _wrong(batch, str(error)) from error
     _check_times(batch)
-    ids = sum(n for kind, n in found.items() if kind & HAS_ID)
-    images = sum(n for kind, n in found.items() if kind & HAS_PREVIOUS)
-    _check_texts(batch, "keys", count, columns.key_sizes, columns.keys)
-    _check_texts(batch, "ids", ids, columns.id_sizes, columns.ids)
-    _check_sizes(batch, "bodies", count, columns.body_sizes, columns.bodies)
-    _check_sizes(batch, "previous", images, columns.previous_sizes, columns.previous)
+    _check_texts(batch, "keys", columns.key_sizes, columns.keys)
+    _check_texts(batch, "ids", columns.id_sizes, columns.ids)
+    _check_sizes(batch, "bodies", columns.body_sizes, columns.bodies)
+    _check_sizes(batch, "previous", columns.previous_sizes, columns.previous)
 
 
 def _check_times(batch: Batch) -> None:
@@ -78,8 +77,8 @@ def _check_times(batch: Batch) -> None:
         )
 
 
-def _check_texts(batch: Batch, name: str, count: int, sizes: bytes, data: bytes) -> None:
-    _check_sizes(batch, name, count, sizes, data)
+def _check_texts(batch: Batch, name: str, sizes: bytes, data: bytes) -> None:
+    _check_sizes(batch, name, sizes, data)
     if data.isascii():
         return
     at = 0
@@ -87,16 +86,14 @@ def _check_texts(batch: Batch, name: str, count: int, sizes: bytes, data: bytes)
         try:
             data[at : at + size].decode()
         except UnicodeDecodeError as error:
-            raise _wrong(batch, name) from error
+            raise _wrong(batch, f"its {name} are no UTF-8") from error
         at += size
 
 
-def _check_sizes(batch: Batch, name: str, count: int, sizes: bytes, data: bytes) -> None:
-    if len(sizes) != 4 * count:
-        raise _wrong(batch, name)
+def _check_sizes(batch: Batch, name: str, sizes: bytes, data: bytes) -> None:
     numbers = memoryview(sizes).cast("I")
     if sum(numbers) != len(data):
-        raise _wrong(batch, name)
+        raise _wrong(batch, f"its {name} have other sizes than it says")
     if len(data) > RECORD_BYTES and max(numbers, default=0) > RECORD_BYTES:
         raise FeedRefused(
             f"a record for {batch.partition!r} has {max(numbers)} bytes in {name}, "
@@ -104,8 +101,8 @@ def _check_sizes(batch: Batch, name: str, count: int, sizes: bytes, data: bytes)
         )
 
 
-def _wrong(batch: Batch, column: str) -> FeedRefused:
+def _wrong(batch: Batch, why: str) -> FeedRefused:
     return FeedRefused(
         f"a batch of {batch.count} records for {batch.partition!r} does not fit together: "
-        f"its {column} are not those of so many records. Nothing was written"
+        f"{why}. Nothing was written"
     )

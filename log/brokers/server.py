@@ -35,6 +35,7 @@ from changefeed.feeds.errors import (
     RangeUnknown,
 )
 from changefeed.log.brokers import operations
+from changefeed.log.brokers.batches import check_names
 from changefeed.log.brokers.budget import Budget
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.ends import moved_partitions
@@ -266,10 +267,11 @@ class BrokerServer:
     async def _ends(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)
         asked = await body_of(request, Positions)
+        check_names([x for x, _ in asked.after])
         found = await moved_partitions(
             self._core,
             collection,
-            asked.after,
+            dict(asked.after),
             wait=min(seconds_in(request.query, "wait"), _MAX_WAIT),
             is_gone=lambda: request.transport is None,
         )

@@ -148,7 +148,7 @@ class BrokerClient:
             self._path("ends"),
             {"log": self._known.identity, "wait": f"{wait:g}"},
             wait=wait,
-            body=msgspec.json.encode(Positions(after={**after})),
+            body=msgspec.json.encode(Positions(after=tuple(after.items()))),
         )
         return decoded(body, dict[RangeId, PartitionNews])
 

@@ -107,7 +107,7 @@ class BlockChanges:
 
     def __init__(self, range_id: RangeId, first: int, count: int, block: Layout) -> None:
         """Take a block that is to have ``count`` records. Raise ``Damaged`` if not."""
-        _check_counts(count, block)
+        check_counts(count, block)
         self.first, self.left = first, count
         self.size = len(block.bodies) + len(block.keys)
         try:
@@ -135,7 +135,7 @@ class BlockChanges:
         return islice(self._changes, count)
 
 
-def _check_counts(count: int, block: Layout) -> None:
+def check_counts(count: int, block: Layout) -> None:
     """Raise ``Damaged`` where a column has another number of records than is said."""
     known = {x: block.kinds.count(x) for x in _OPERATIONS}
     found = {

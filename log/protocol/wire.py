@@ -95,12 +95,9 @@ class PartitionBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The sequences that readers of some partitions have come to.
+    """The sequences that readers of some partitions have come to, each named once."""
 
-    As always in JSON, the last one counts of a partition that is named twice.
-    """
-
-    after: dict[RangeId, int]
+    after: tuple[tuple[RangeId, int], ...]
 
 
 class PartitionNews(msgspec.Struct, frozen=True, kw_only=True):
