@@ -52,16 +52,23 @@ class CatalogWatch:
 
         If that takes long, as where a row is damaged, the looks become rarer again.
         """
+        ending_for = self.ending_for()
+        if ending_for is None:
+            return self._interval
+        rest = min(max(ending_for / 4, _MIN_REST), self._interval)
+        assert 0 < rest <= self._interval, f"a rest of {rest} s, of {self._interval}"
+        return rest
+
+    def ending_for(self) -> float | None:
+        """Return for how long this broker has seen the newest era ending, if it is."""
         era = self._catalogs.newest.era
         if era is None or era.state != "ending":
-            return self._interval
+            return None
         if self._ending[0] != era.number:
             self._ending = (era.number, self._clock())
         ending_for = self._clock() - self._ending[1]
         assert ending_for >= 0, f"era {era.number} ends in {-ending_for} s only"
-        rest = min(max(ending_for / 4, _MIN_REST), self._interval)
-        assert 0 < rest <= self._interval, f"a rest of {rest} s, of {self._interval}"
-        return rest
+        return ending_for
 
     def hear_of(self, catalog: int) -> None:
         """Look for a newer catalog now, if somebody knows this one and we do not."""

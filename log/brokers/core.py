@@ -128,7 +128,7 @@ class BrokerCore:
             self.members,
             store,
             settings,
-            clock=clock,
+            watch=self.watch,
             wall_us=wall_us,
         )
         self.ranges = RangesCache(lambda: self.catalogs.newest)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 
+from changefeed.log.brokers.catalog_watch import CatalogWatch
 from changefeed.log.brokers.master import Step, is_master, next_step
 from changefeed.log.brokers.members import Members, Membership
 from changefeed.log.catalog.catalog import Catalog, Era
@@ -22,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class EraMaster:
-    """What one broker does when it is the master. ``clock`` counts suspended time."""
+    """What one broker does when it is the master."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class EraMaster:
         store: ObjectStore,
         settings: CoreSettings,
         *,
-        clock: Callable[[], float],
+        watch: CatalogWatch,
         wall_us: Callable[[], int],
     ) -> None:
         self.acting = False
@@ -41,9 +42,8 @@ class EraMaster:
         self._members = members
         self._store = store
         self._settings = settings
-        self._clock = clock
+        self._watch = watch
         self._wall_us = wall_us
-        self._ending: tuple[int, float] = (0, 0.0)
         self._looked_at = 0
 
     def membership(self) -> Membership:
@@ -64,27 +64,17 @@ class EraMaster:
         if not self.acting:
             return False
         catalog = self._catalogs.newest
-        era = catalog.era
         step = next_step(
             catalog,
             membership,
             self._settings,
             sealed=await self._sealed(catalog),
-            ending_for=self._ending_for(era),
+            ending_for=self._watch.ending_for() or 0.0,
         )
         if step is None:
             return await self._forget_the_dead(catalog)
         await self._do(step, catalog)
         return True
-
-    def _ending_for(self, era: Era | None) -> float:
-        if era is None or era.state != "ending":
-            return 0.0
-        if self._ending[0] != era.number:
-            self._ending = (era.number, self._clock())
-        ending_for = self._clock() - self._ending[1]
-        assert ending_for >= 0, f"era {era.number} ends in {-ending_for} s only"
-        return ending_for
 
     async def _sealed(self, catalog: Catalog) -> set[str]:
         """Return the brokers of an ending era whose rows have their seals."""

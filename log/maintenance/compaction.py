@@ -81,7 +81,7 @@ def shares(before: Ends, after: Ends, starts: Mapping[Key, int], most: int) -> l
     found: list[list[Key]] = []
     size = most
     for key in sorted(after):
-        new = after[key].last - max(_last(before, key), starts.get(key, 0))
+        new = after[key].last - max(last_in(before, key), starts.get(key, 0))
         if new <= 0:
             continue
         added = after[key].stored - (before[key].stored if key in before else 0)
@@ -94,5 +94,5 @@ def shares(before: Ends, after: Ends, starts: Mapping[Key, int], most: int) -> l
     return found
 
 
-def _last(ends: Ends, key: Key) -> int:
+def last_in(ends: Ends, key: Key) -> int:
     return ends[key].last if key in ends else 0

@@ -26,7 +26,6 @@ from changefeed.log.maintenance.compaction import (
 )
 from changefeed.log.maintenance.deletion import deletions_of
 from changefeed.log.maintenance.run_maker import RunContents, RunMaker
-from changefeed.log.maintenance.segment_writer import SegmentWriter
 from changefeed.log.protocol.wire import Compaction
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
@@ -62,7 +61,7 @@ class Compactor:
         self._store = store
         self._settings = settings
         self._wall_us = wall_us
-        self._maker = RunMaker(SegmentWriter(store, executor), settings.compaction_memory)
+        self._maker = RunMaker(store, executor, settings.compaction_memory)
         self._one = asyncio.Lock()
         self._finished: set[tuple[int, str]] = set()
         self._looked_at: set[tuple[int, str]] = set()

@@ -8,18 +8,21 @@ the memory does not hold it, if there is pyarrow; all else lies in the run itsel
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 
 from changefeed.log.catalog.names import segments_prefix
 from changefeed.log.errors import Damaged
+from changefeed.log.executor import Executor
 from changefeed.log.format.flush import Ends
 from changefeed.log.format.pack import Key, Records
 from changefeed.log.format.parquet import has_parquet
 from changefeed.log.format.runs import as_one
 from changefeed.log.format.segment_file import Segment
-from changefeed.log.maintenance.compaction import RunEnd, shares
-from changefeed.log.maintenance.segment_writer import SegmentWriter, slices
+from changefeed.log.maintenance.compaction import RunEnd, last_in, shares
+from changefeed.log.maintenance.segment_writer import slices, write_segment
 from changefeed.log.rows.row_reader import RowReader
+from changefeed.log.stores.store import ObjectStore
 
 LARGE = 1024 * 1024
 """A collection with so many bytes in a run gets segments."""
@@ -43,8 +46,8 @@ class RunContents:
 class RunMaker:
     """Raises ``Damaged`` where an object is missing or damaged: then nothing is named."""
 
-    def __init__(self, writer: SegmentWriter, memory: int) -> None:
-        self._writer = writer
+    def __init__(self, store: ObjectStore, executor: Executor, memory: int) -> None:
+        self._write = partial(write_segment, store, executor)
         self._memory = memory
 
     async def make(
@@ -63,12 +66,12 @@ class RunMaker:
         numbers = range(first, end.last + 1)
         assert numbers, f"a run from {first} on ends at {end.last}"
         for share in shares(before, end.ends, starts, self._memory):
-            reached = {x: _last(before, x) for x in share}
+            reached = {x: last_in(before, x) for x in share}
             async for records in self._records_of(reader, numbers, reached):
                 for name, sections in groupby(records, key=lambda x: x.key[0]):
                     if name in large:
                         prefix = segments_prefix(name, reader.era, reader.broker, first)
-                        segment = await self._writer.write(prefix, [*sections])
+                        segment = await self._write(prefix, [*sections])
                         assert segment.key.startswith(prefix), "it is known as this run's"
                         made.segments.append(segment)
                     else:
@@ -123,7 +126,3 @@ def _large(before: Ends, after: Ends) -> set[str]:
     for (name, _), end in before.items():
         sizes[name] -= end.stored
     return {name for name, size in sizes.items() if size >= LARGE}
-
-
-def _last(ends: Ends, key: Key) -> int:
-    return ends[key].last if key in ends else 0

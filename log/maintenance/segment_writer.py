@@ -24,31 +24,26 @@ _SHARED_BYTES: Final = 1024 * 1024
 """A row group that partitions share takes no more of them: who reads one reads all."""
 
 
-class SegmentWriter:
-    """Raises ``Damaged`` where a segment cannot be made, or another thing has its name."""
+async def write_segment(
+    store: ObjectStore, executor: Executor, prefix: str, gathered: Sequence[Records]
+) -> Segment:
+    """Make a segment of one collection, whose name begins with a prefix.
 
-    def __init__(self, store: ObjectStore, executor: Executor) -> None:
-        self._store = store
-        self._executor = executor
-
-    async def write(self, prefix: str, gathered: Sequence[Records]) -> Segment:
-        """Make a segment of one collection, whose name begins with a prefix.
-
-        ``gathered`` is in the order of partitions, without a gap in each.
-        """
-        assert gathered, "a segment without records"
-        assert len({x.key[0] for x in gathered}) == 1, f"{prefix} is of one collection"
-        try:
-            data, segment = await self._executor(lambda: _encoded(prefix, gathered))
-        except Damaged as error:
-            raise Damaged(
-                f"what is to be in {prefix}… cannot be read: {error}. Restore the objects of "
-                f"the row from a copy of the store"
-            ) from error
-        key = segment.key
-        if not await create_once(self._store, key, data):
-            raise Damaged(f"{key} is not what its name says: delete it")
-        return segment
+    ``gathered`` is in the order of partitions, without a gap in each. Raise ``Damaged`` where
+    it cannot be made, or another thing has its name.
+    """
+    assert gathered, "a segment without records"
+    assert len({x.key[0] for x in gathered}) == 1, f"{prefix} is of one collection"
+    try:
+        data, segment = await executor(lambda: _encoded(prefix, gathered))
+    except Damaged as error:
+        raise Damaged(
+            f"what is to be in {prefix}… cannot be read: {error}. Restore the objects of "
+            f"the row from a copy of the store"
+        ) from error
+    if not await create_once(store, segment.key, data):
+        raise Damaged(f"{segment.key} is not what its name says: delete it")
+    return segment
 
 
 def _encoded(prefix: str, gathered: Sequence[Records]) -> tuple[bytes, Segment]:

@@ -17,6 +17,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import (
     Change,
     Child,
+    Feed,
     FeedRange,
     Page,
     Position,
@@ -24,7 +25,7 @@ from changefeed.feeds.feed import (
     RangeId,
     StartAt,
 )
-from changefeed.feeds.parts import range_in_name
+from changefeed.feeds.parts import range_in_name, refuse_other_wholes
 from changefeed.feeds.timestamps import start_us
 from changefeed.log.catalog.ranges import Partition
 from changefeed.log.errors import Damaged, position_beyond
@@ -42,7 +43,7 @@ _LEFTOVER_BYTES = 64 * 1024 * 1024
 _WAITING = 64
 
 
-class CollectionFeed(parts_of.FeedOfPartitions):
+class CollectionFeed(Feed):
     """A feed over a collection.
 
     ``ranges`` names every partition that there ever was and that a record is left of, and
@@ -107,6 +108,16 @@ class CollectionFeed(parts_of.FeedOfPartitions):
         if found.left:
             self._leftovers.add((partition.id, found.first - 1), found)
         return Page(changes=changes, position=self._position(found.first - 1))
+
+    def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
+        return parts_of.cut(found, into)
+
+    def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
+        newest = refuse_other_wholes(parts)
+        return parts_of.part_between(newest, parts[0].low, parts[-1].high)
+
+    def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
+        return parts_of.part_between(found, low, high)
 
     def position_after(self, change: Change) -> Position:
         return self._position(change.sequence)

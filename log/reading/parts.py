@@ -21,14 +21,13 @@ from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import (
     Change,
     Child,
-    Feed,
     FeedRange,
     Page,
     Position,
     RangeEnded,
     RangeId,
 )
-from changefeed.feeds.parts import refuse_other_wholes, sub_range_of
+from changefeed.feeds.parts import sub_range_of
 from changefeed.log.catalog.ranges import Partition
 from changefeed.log.hashing import virtual_part_of
 from changefeed.log.ids import part_id, part_in, position, sequence_in
@@ -64,20 +63,6 @@ def cut(found: FeedRange, into: int) -> Sequence[FeedRange]:
 
 def _virtual(bound: str) -> int:
     return int(bound[-3:], 16)
-
-
-class FeedOfPartitions(Feed):
-    """A feed of partitions: what it says of their parts, but for reading."""
-
-    def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
-        return cut(found, into)
-
-    def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
-        newest = refuse_other_wholes(parts)
-        return part_between(newest, parts[0].low, parts[-1].high)
-
-    def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
-        return part_between(found, low, high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,14 +57,6 @@ async def test_a_new_log_has_twelve_ranges_unless_told_otherwise(tmp_path: Path)
     assert (ranges[3].low, ranges[3].high, ranges[3].parents) == ("p04.v000", "p04.v100", ())
 
 
-async def test_a_writer_goes_on_with_the_sequences_of_the_one_before(path: Path) -> None:
-    for count in (703, 0, 1):
-        async with EventLogWriter.open(path) as writer:
-            await writer.send_many(numbered(count))
-    async with EventLog.open(path) as log:
-        assert [x.sequence for x in await whole(log)] == list(range(1, 705))
-
-
 async def test_what_was_taken_is_durable_after_a_flush_and_at_the_end(path: Path) -> None:
     async with EventLogWriter.open(path, keeps_up=False) as writer, EventLog.open(path) as log:
         sent = [await writer.submit(numbered(10_001)) for _ in range(2)]  # a frame each
@@ -95,20 +87,6 @@ async def test_a_second_writer_is_told_who_writes(path: Path) -> None:
                 pass
     async with EventLogWriter.open(path) as writer:  # the first is gone, and so is its lock
         await writer.send_many(numbered(1))
-
-
-async def test_an_append_that_is_cancelled_leaves_a_whole_batch_or_none(path: Path) -> None:
-    async with EventLogWriter.open(path) as writer:
-        for turns in range(40):
-            task = asyncio.ensure_future(writer.send_many(numbered(10)))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-        await writer.send_many(numbered(10))
-    async with EventLog.open(path) as log:
-        bodies = [int(x.body) for x in await whole(log)]
-    assert bodies == list(range(10)) * (len(bodies) // 10)
 
 
 async def test_after_a_sync_that_failed_the_log_goes_on_and_the_next_writer_begins_an_era(

@@ -3,15 +3,18 @@
 import io
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
 from rich.console import Console
 
 from changefeed.cli.collection_status import LogStatus, inspector_of, log_status, rendered
+from changefeed.cli.collections import _compact_at
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import CoreStatus
 from changefeed.log.catalog.ranges import EraShape
+from changefeed.log.client.client import BrokerClient
 from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.protocol.messages import BrokerInfo, Topology
@@ -152,3 +155,15 @@ async def test_a_log_in_a_directory_is_shown_without_brokers(tmp_path: Path) -> 
     assert row(text, NEW)[:6] == [NEW, "open", "local", "local", "1", "1"]
     assert "does not answer" not in text
     assert "producer" not in text
+
+
+async def test_what_a_broker_compacts_in_several_answers_is_added_up() -> None:
+    answers = [
+        Compaction(broker="b", ended=False, objects=100, bytes=7),
+        Compaction(broker="b", ended=False, objects=20, failed=2),
+        Compaction(broker="b", objects=3, failed=1),
+    ]
+    client = AsyncMock(spec=BrokerClient)
+    client.compact.side_effect = answers
+    made = await _compact_at(client, "http://b:7070")
+    assert made == Compaction(broker="b", objects=123, bytes=7, failed=3)

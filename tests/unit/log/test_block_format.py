@@ -9,13 +9,7 @@ from itertools import permutations
 import pytest
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import (
-    MAX_TIME_US,
-    MIN_TIME_US,
-    Operation,
-    Position,
-    RangeId,
-)
+from changefeed.feeds.feed import MAX_TIME_US, MIN_TIME_US, Operation, Position, RangeId
 from changefeed.log.errors import Damaged
 from changefeed.log.format.block_format import BlockChanges, Layout, joined, lay_out
 from changefeed.log.hashing import place_of

@@ -13,10 +13,7 @@ from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog import Member, Truncation
 from changefeed.log.catalog.names import CATALOG
 from changefeed.log.catalog.transitions import with_member
-from changefeed.log.errors import (
-    ClusterRefused,
-    PositionGone,
-)
+from changefeed.log.errors import ClusterRefused, PositionGone
 from changefeed.log.maintenance.retention import with_truncations
 from changefeed.log.protocol.messages import AppendReceipt, AppendRequest, Topology
 from changefeed.log.protocol.routes import Routes

@@ -41,14 +41,8 @@ def _json(identity: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("read", "error"),
     [
-        (
-            lambda: decode_header(_packed(*FLUSH), "c", Place(1, "b", 1)),
-            Damaged,
-        ),
-        (
-            lambda: decode_run(_packed(*ENDED), "c", Place(1, "b", 1)),
-            Damaged,
-        ),
+        (lambda: decode_header(_packed(*FLUSH), "c", Place(1, "b", 1)), Damaged),
+        (lambda: decode_run(_packed(*ENDED), "c", Place(1, "b", 1)), Damaged),
         (lambda: decode_catalog(_json(NO_TEXT), "c"), ClusterRefused),
         (lambda: decode_catalog(_json(IN_A_ROW), "c"), ClusterRefused),
         (lambda: decode_append(b"\x95\xa1%s\0\1\0\x90" % NO_TEXT), Undecodable),

@@ -25,7 +25,9 @@ from tests.support.brokers import (
     put,
     refused,
     request,
+    virtual_us,
 )
+from tests.support.looking import now
 from tests.support.watched_store import WatchedStore
 
 
@@ -49,6 +51,24 @@ async def test_where_a_closed_row_is_damaged_a_request_waits_and_others_are_stor
                 assert await refused(third, request(fresh)) == "elsewhere"
                 store.objects[key] = whole
                 assert await refused(third, request(batch(old, "a"))) == "moved"
+
+
+async def test_a_living_broker_that_does_not_end_its_row_is_waited_for_a_while() -> None:
+    store, stuck = MemoryStore(), WatchedStore()
+    stuck.objects, stuck.times = store.objects, store.times
+
+    async def never_ends(call: str, _: str) -> None:
+        await asyncio.sleep(60.0 if call == "create" else 0.0)
+
+    async with (
+        first_broker(store) as first,
+        open_core(stuck, "broker-2", settings=QUICK, wall_us=virtual_us),
+    ):
+        await in_era(first, 2)
+        stuck.before, began = never_ends, now()
+        await split(first.catalogs, "orders")
+        await in_era(first, 3)
+        assert 3.0 <= now() - began < 5.0
 
 
 @pytest.mark.parametrize("beats", [True, False])

@@ -9,14 +9,7 @@ import pytest
 
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedRefused, RangeDamaged
-from changefeed.feeds.feed import (
-    FeedRange,
-    Operation,
-    Page,
-    Position,
-    RangeEnded,
-    RangeId,
-)
+from changefeed.feeds.feed import FeedRange, Operation, Page, Position, RangeEnded, RangeId
 from changefeed.log.catalog.ranges import Partition
 from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.feed import EventLog

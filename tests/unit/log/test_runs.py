@@ -8,10 +8,7 @@ from changefeed.log.catalog.names import run_of, segment_key, segments_prefix
 from changefeed.log.errors import Damaged
 from changefeed.log.format.flush import PartitionEnd
 from changefeed.log.format.pack import encode_pack
-from changefeed.log.format.runs import (
-    Run,
-    decode_run,
-)
+from changefeed.log.format.runs import Run, decode_run
 from changefeed.log.format.segment_file import RowGroup, Segment, Slice
 
 P1 = RangeId("e1.p01.v00-ff")
