@@ -283,13 +283,20 @@ def _is_foreign(lease: Lease) -> bool:
 
 
 def _completed(lease: Lease, listed: FeedRange | None) -> Lease:
-    """Tell a lease what the feed knows of its range."""
+    """Tell a lease what the feed knows of its range; when the feed lists it no more, what its
+    end does: it came before its children.
+    """
     known = lease.range
-    if listed is None or (known.high and known.generation >= listed.generation):
+    generation = (
+        known.generation if listed is None else max(known.generation, listed.generation)
+    )
+    if lease.end is not None and lease.end.children:
+        depth = min(x.range.generation[0] for x in lease.end.children)
+        generation = max(generation, (depth - 1, 0))
+    place = listed if listed is not None and not known.high else known
+    if place is known and generation == known.generation:
         return lease
-    low, high = (known.low, known.high) if known.high else (listed.low, listed.high)
-    generation = max(known.generation, listed.generation)
-    found = dataclasses.replace(known, low=low, high=high, generation=generation)
+    found = dataclasses.replace(known, low=place.low, high=place.high, generation=generation)
     return replace(lease, range=found)
 
 

@@ -71,6 +71,10 @@ def test_a_host_of_another_kind_forgets_what_is_done_behind_a_position() -> None
     simulate(45_711_861, feed="cosmos", leases="cosmos", wild=True, mixed=True)
 
 
+def test_a_range_of_a_host_of_another_kind_does_not_come_again() -> None:
+    simulate(48_003_540, feed="cosmos", leases="cosmos", mixed=True, troubled=True)
+
+
 def test_a_change_that_is_to_be_put_aside_kills_nobody_while_that_fails() -> None:
     simulate(45_714_128, leases="sqlite", troubled=True)
 

@@ -44,6 +44,13 @@ def test_a_child_whose_keys_a_later_range_has_had_does_not_come_again() -> None:
     assert not KeyMap([ended(PARENT, LEFT, RIGHT), ended(MERGED)]).new_leases
 
 
+def test_what_another_processor_made_and_the_feed_lists_no_more_does_not_come_again() -> None:
+    unknown = dataclasses.replace(LEFT, generation=(0, 0))  # others do not say it
+    parts = [spanning("c", 0, 1, (2, 0)), spanning("d", 1, 2, (2, 0))]
+    keymap = KeyMap([ended(PARENT, LEFT, RIGHT), ended(unknown, *parts)])
+    assert sorted(x.child.range.id for x in keymap.new_leases) == ["b", "c", "d"]
+
+
 def test_a_child_of_two_parents_comes_when_both_have_ended() -> None:
     for other in ([lease(RIGHT)], []):  # it is read, or somebody has deleted its lease
         assert not KeyMap([ended(LEFT, MERGED), *other]).new_leases
