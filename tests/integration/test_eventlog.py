@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, Feed, FeedRange, RangeId
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog import FORMAT
@@ -210,18 +210,6 @@ async def test_brokers_that_have_taken_a_log_over_are_named_to_who_would_write(
     async with EventLog.open(path) as log:
         assert len(await everything(log, FeedRange(id=WHOLE))) == 10
         assert [x.id for x in await log.ranges()] == [WHOLE, "e2.p01.v00-ff"]
-
-
-async def test_records_that_belong_to_another_log_are_damaged(
-    path: Path, tmp_path: Path
-) -> None:
-    await create_log(tmp_path / "other", parts=1)
-    async with EventLogWriter.open(tmp_path / "other") as writer:
-        await writer.send_many(numbered(5))
-    shutil.copytree(tmp_path / "other" / "wal", path / "wal")
-    async with EventLog.open(path) as log:
-        with pytest.raises(RangeDamaged, match="of cluster"):
-            await whole(log)
 
 
 @pytest.fixture

@@ -178,6 +178,18 @@ async def test_a_split_that_was_killed_has_happened_or_is_done_by_the_next(
     assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
 
 
+async def test_a_split_that_fails_lets_its_range_go_on() -> None:
+    parts = Parted()
+    await parts.put(ZERO, 5)
+
+    async def fail(_: Lease) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        await parts.split(through=parts.before_end_of(ZERO, fail))
+    assert await parts.state() == {"0": "5"}
+
+
 async def test_parts_at_one_position_are_merged_there_and_others_at_their_common_end() -> None:
     parts = Parted()
     await parts.halves()
@@ -320,6 +332,29 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_done_anew_at_r
     await parts.merge(patience=60)
     assert await parts.state() == {"-7F": "10 ended", "7F-FF": "10 ended"}
     assert await parts.goes_on_in() == {"0": "10"}
+
+
+async def test_a_merge_into_which_a_person_writes_ends_nothing() -> None:
+    parts = Parted()
+    for name in THREE:
+        await parts.put(name)
+
+    async def paused(_: Lease) -> None:
+        stored = await lease_in(parts.leases, THREE[1])
+        await parts.leases.replace(stored.paused_because("maintenance"))
+
+    with pytest.raises(LeaseConflict):
+        await parts.merge(*THREE, through=parts.before_end_of(THREE[1], paused))
+    assert await parts.state() == {"-3F": "4", "3F-7F": "4 paused", "7F-FF": "4"}
+
+
+async def test_what_an_earlier_merge_has_ended_goes_on_beside_another_one() -> None:
+    parts = Parted()
+    for name in QUARTERS:
+        await parts.put(name)
+    await parts.cut_off(*QUARTERS[:3], before=QUARTERS[1])
+    await parts.merge(*QUARTERS[1:3])
+    assert await parts.goes_on_in() == {"-3F": "4", "3F-BF": "4", "BF-FF": "4"}
 
 
 async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
