@@ -10,7 +10,6 @@ from changefeed.cli.io.tables import a_table
 from changefeed.cli.on_brokers import is_on_brokers, on_brokers
 from changefeed.feeds.errors import RangeUnknown
 from changefeed.feeds.feed import RangeId
-from changefeed.log.brokers import operations
 from changefeed.log.catalog.catalog import Catalog
 from changefeed.log.catalog.transitions import with_merge, with_split
 from changefeed.log.client.client import BrokerClient
@@ -65,7 +64,7 @@ def retain(
 async def _retain(home: Path, seconds: float | None, most_bytes: int | None) -> None:
     _, catalogs = await open_directory(home)
     with answers_of_feeds():
-        await operations.retain(catalogs, COLLECTION, seconds=seconds, bytes_=most_bytes)
+        await catalogs.retain(COLLECTION, seconds=seconds, bytes_=most_bytes)
 
 
 def compact(address: str, *, json: bool) -> None:

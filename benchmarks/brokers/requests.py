@@ -16,7 +16,6 @@ from functools import partial
 from benchmarks.fleets import in_virtual_time
 from benchmarks.result import Result, at_most
 from changefeed.feeds.feed import RangeId
-from changefeed.log.brokers import operations
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.format.block_format import check_of, lay_out
@@ -101,11 +100,11 @@ async def _cluster(
             for n in range(1, brokers + 1)
         ]
         first = cores[0]
-        await operations.create_collection(first.catalogs, COLLECTION, parts=PARTS)
+        await first.catalogs.create(COLLECTION, parts=PARTS)
         while len(_open_in(first)) < partitions:
             opened = len(_open_in(first))
             if opened:
-                await operations.split(first.catalogs, COLLECTION, None)
+                await first.catalogs.split(COLLECTION, None)
             while len(_open_in(first)) in (0, opened):  # noqa: ASYNC110 - virtual
                 await asyncio.sleep(1)
         while not all(x.status().writing for x in cores):  # noqa: ASYNC110 - virtual

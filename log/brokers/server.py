@@ -34,7 +34,6 @@ from changefeed.feeds.errors import (
     RangeRefused,
     RangeUnknown,
 )
-from changefeed.log.brokers import operations
 from changefeed.log.brokers.batches import check_names
 from changefeed.log.brokers.budget import Budget
 from changefeed.log.brokers.core import BrokerCore
@@ -316,24 +315,22 @@ class BrokerServer:
     async def _create(self, request: web.Request) -> web.Response:
         asked = await body_of(request, CollectionRequest)
         name = collection_of(request)
-        await operations.create_collection(self._core.catalogs, name, parts=asked.parts)
+        await self._core.catalogs.create(name, parts=asked.parts)
         return await self._topology(request)
 
     async def _split(self, request: web.Request) -> web.Response:
         asked = await body_of(request, RangeRequest)
-        await operations.split(self._core.catalogs, collection_of(request), asked.partition)
+        await self._core.catalogs.split(collection_of(request), asked.partition)
         return await self._topology(request)
 
     async def _merge(self, request: web.Request) -> web.Response:
         asked = await body_of(request, RangeRequest)
-        await operations.merge(self._core.catalogs, collection_of(request), asked.partition)
+        await self._core.catalogs.merge(collection_of(request), asked.partition)
         return await self._topology(request)
 
     async def _retain(self, request: web.Request) -> web.Response:
         asked, name = await body_of(request, RetentionRequest), collection_of(request)
-        await operations.retain(
-            self._core.catalogs, name, seconds=asked.seconds, bytes_=asked.bytes
-        )
+        await self._core.catalogs.retain(name, seconds=asked.seconds, bytes_=asked.bytes)
         return await self._topology(request)
 
     async def _compact(self, request: web.Request) -> web.Response:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from changefeed.feeds.feed import RangeId
 from changefeed.log.catalog.catalog import (
     REMEMBERED_CHANGES,
     Catalog,
@@ -22,11 +23,18 @@ from changefeed.log.catalog.catalog import (
 )
 from changefeed.log.catalog.collection_objects import CollectionObjects
 from changefeed.log.catalog.names import CATALOG, CLUSTER, COLLECTIONS, PROBE
-from changefeed.log.catalog.transitions import with_revisions
+from changefeed.log.catalog.transitions import (
+    new_collection,
+    with_merge,
+    with_retention,
+    with_revisions,
+    with_split,
+)
 from changefeed.log.decoding import Undecodable, from_json
 from changefeed.log.errors import ClusterRefused
+from changefeed.log.hashing import DEFAULT_PARTS
 from changefeed.log.stores.store import MISSING, ObjectStore
-from changefeed.runtime.clock import elapsed_time
+from changefeed.runtime.clock import elapsed_time, wall_clock_us
 from changefeed.runtime.errors import StoreError, StoreRefused
 from changefeed.runtime.gather import gather_or_cancel
 
@@ -130,10 +138,34 @@ class CatalogStore:
             await gather_or_cancel(*map(self._objects.read, unknown[begin : begin + _AT_ONCE]))
         self._know(self.newest)
 
-    async def create(self, new: Collection) -> None:
-        """Create a collection; refuse a name that is taken. To repeat it is harmless."""
-        await self._objects.create(new)
+    # What people change. Brokers follow the catalog. To repeat it is harmless.
+
+    async def create(self, name: str, *, parts: int = DEFAULT_PARTS) -> None:
+        """Create a collection; its number of parts is for good. Refuse a name that is taken."""
+        identity, now_us = uuid.uuid4().hex, wall_clock_us()
+        catalog = await self.refresh()
+        await self._objects.create(
+            new_collection(catalog, name, parts=parts, identity=identity, now_us=now_us)
+        )
         self._know(self.newest)
+
+    async def split(self, name: str, range_id: RangeId | None = None) -> None:
+        """Cut one open partition, or all of a collection, in halves; a new era follows."""
+        await self.find(name)
+        await self.change(lambda x: with_split(x, name, range_id))
+
+    async def merge(self, name: str, range_id: RangeId | None = None) -> None:
+        """Make one of an open partition and the next in its part, or pair by pair of all."""
+        await self.find(name)
+        await self.change(lambda x: with_merge(x, name, range_id))
+
+    async def retain(self, name: str, *, seconds: float | None, bytes_: int | None) -> None:
+        """Keep records for so many seconds, or so many bytes of them; ``None``: for ever."""
+        await self.change_collection(
+            name, lambda x: with_retention(x, seconds=seconds, bytes_=bytes_)
+        )
+
+    # What follows on what there is.
 
     async def change_collection(
         self, name: str, transition: Callable[[Collection], Collection]

@@ -26,7 +26,7 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.log.catalog.catalog import Row
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.catalog.names import CLUSTER
-from changefeed.log.catalog.transitions import new_collection, open_first_era
+from changefeed.log.catalog.transitions import open_first_era
 from changefeed.log.errors import answers_of_feeds
 from changefeed.log.hashing import DEFAULT_PARTS, MAX_PARTS
 from changefeed.log.stores.local_store import LocalStore
@@ -74,14 +74,9 @@ def _make_folder(folder: Path) -> None:
 
 async def _write(store: LocalStore, parts: int) -> None:
     catalogs = CatalogStore(store, await open_cluster(store))
-    identity, now_us = uuid4().hex, wall_clock_us()
-    await catalogs.create(
-        new_collection(
-            catalogs.newest, COLLECTION, parts=parts, identity=identity, now_us=now_us
-        )
-    )
+    await catalogs.create(COLLECTION, parts=parts)
     row = Row(broker=WRITER, incarnation=uuid4().hex)
-    await catalogs.change(lambda x: open_first_era(x, [row], now_us))
+    await catalogs.change(lambda x: open_first_era(x, [row], wall_clock_us()))
 
 
 @contextmanager

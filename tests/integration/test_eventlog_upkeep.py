@@ -8,7 +8,6 @@ import pytest
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, FeedRange, RangeId
-from changefeed.log.brokers.operations import retain
 from changefeed.log.directory import writer as writing
 from changefeed.log.directory.directory import COLLECTION, create_log, open_directory
 from changefeed.log.directory.feed import EventLog
@@ -88,7 +87,7 @@ async def test_a_reader_that_has_frames_in_memory_goes_on_behind_the_run_that_th
 
 async def keep(path: Path, *, seconds: float | None = None, most: int | None = None) -> None:
     _, catalogs = await open_directory(path)
-    await retain(catalogs, COLLECTION, seconds=seconds, bytes_=most)
+    await catalogs.retain(COLLECTION, seconds=seconds, bytes_=most)
 
 
 async def test_a_log_that_is_to_keep_less_is_cut_by_its_writer_and_readers_are_told(

@@ -17,7 +17,6 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.errors import FeedError
 from changefeed.leases.addresses import open_container
-from changefeed.log.brokers import operations
 from changefeed.log.brokers.settings import WebSection
 from changefeed.log.client.access import BrokerAccess, BrokersSettings
 from changefeed.log.client.client import BrokerClient
@@ -157,7 +156,7 @@ async def test_the_token_of_brokers_at_both_ends(file: Kept) -> None:
     token = WebSection.model_validate({"token_file": file.path}).secret
     assert token is not None
     async with broker(MemoryStore(), token=token) as (core, at):
-        await operations.create_collection(core.catalogs, COLLECTION, parts=2)
+        await core.catalogs.create(COLLECTION, parts=2)
         access = BrokerAccess.of(BrokersSettings.model_validate({"token_file": file.path}))
         async with BrokerClient.open(address_of(at), access) as client:
             file.holds("two")
@@ -222,7 +221,7 @@ async def test_the_certificates_of_brokers_at_both_ends(files: Renewed) -> None:
     web = WebSection(certificate_file=certificate, key_file=key)
     access = replace(ACCESS, ca_file=files.authority.certificate)
     async with broker(MemoryStore(), tls=web.tls) as (core, at):
-        await operations.create_collection(core.catalogs, COLLECTION, parts=2)
+        await core.catalogs.create(COLLECTION, parts=2)
         async with BrokerClient.open(over_tls(at), access) as client:
             files.renew()
             await asked_again(client.routes)

@@ -10,7 +10,6 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry
 
 from changefeed.feeds.feed import RangeId
-from changefeed.log.brokers import operations
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.metrics import BrokerMetrics
 from changefeed.log.brokers.pings import Pings
@@ -96,12 +95,12 @@ class ThroughBrokers:
 
     async def split(self, range_id: RangeId) -> None:
         era = self._era
-        await operations.split(self._core.catalogs, COLLECTION, range_id)
+        await self._core.catalogs.split(COLLECTION, range_id)
         await self._reaches(era + 1)
 
     async def merge(self, range_ids: Sequence[RangeId]) -> None:
         era = self._era
-        await operations.merge(self._core.catalogs, COLLECTION, range_ids[0])
+        await self._core.catalogs.merge(COLLECTION, range_ids[0])
         await self._reaches(era + 1)
 
     @property
@@ -117,7 +116,7 @@ class ThroughBrokers:
 @asynccontextmanager
 async def through_brokers(parts: int) -> AsyncIterator[ThroughBrokers]:
     async with broker(MemoryStore()) as (core, address):
-        await operations.create_collection(core.catalogs, COLLECTION, parts=parts)
+        await core.catalogs.create(COLLECTION, parts=parts)
         at, options = address_of(address), ProducerOptions()
         async with (
             BrokersFeed.open(at, ACCESS) as feed,

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.operations import create_collection
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.format.block_format import BlockChanges, Layout, check_of, lay_out
@@ -45,7 +44,7 @@ async def first_broker(
     """Run broker-1 alone; it takes records of the collection orders."""
     wall_us = wall_us or virtual_us
     async with open_core(store, "broker-1", settings=settings, wall_us=wall_us) as core:
-        await create_collection(core.catalogs, "orders", parts=parts)
+        await core.catalogs.create("orders", parts=parts)
         await core.wait_until_writing()
         yield core
 

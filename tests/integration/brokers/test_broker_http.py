@@ -19,7 +19,6 @@ from changefeed import Record
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeEnded, RangeId
-from changefeed.log.brokers import operations
 from changefeed.log.brokers.core import BrokerCore, CoreStatus
 from changefeed.log.catalog.catalog import Truncation
 from changefeed.log.client import connection
@@ -71,7 +70,7 @@ class Given:
 async def given() -> AsyncIterator[Given]:
     store = MemoryStore()
     async with broker(store) as (core, address):
-        await operations.create_collection(core.catalogs, COLLECTION, parts=2)
+        await core.catalogs.create(COLLECTION, parts=2)
         yield Given(core, store, address)
 
 
@@ -175,7 +174,7 @@ async def test_what_is_gone_is_410_and_what_never_was_is_416_and_the_text_says_w
     status, _ = await given.asks("POST", "/records", BytesIO(body(batch())), **RECORDS)
     assert status == 200
     gone = {RangeId("e1.p01.v00-ff"): Truncation(1, 1)}
-    await operations.split(given.core.catalogs, COLLECTION)
+    await given.core.catalogs.split(COLLECTION)
     async with asyncio.timeout(PATIENCE):
         while given.core.status().era < 2:
             await given.core.writer.changed.wait()
@@ -367,7 +366,7 @@ async def test_the_topology_is_shown_as_soon_as_there_is_a_newer_one(given: Give
     assert loop.time() - began >= 0.2
     waiting = asyncio.create_task(given.asks("GET", f"?newer_than={known}&wait=30"))
     await asyncio.sleep(0.1)
-    await operations.split(given.core.catalogs, COLLECTION)
+    await given.core.catalogs.split(COLLECTION)
     status, shown = await waiting
     assert (status, shown["catalog"] > known) == (200, True)
     assert loop.time() - began < 20

@@ -6,7 +6,6 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 
 from changefeed import Record
-from changefeed.log.brokers import operations
 from changefeed.log.client.feed import BrokersFeed
 from changefeed.log.client.producer import open_brokers_producer
 from changefeed.log.stores.addresses import open_store
@@ -29,7 +28,7 @@ async def test_records_are_stored_in_a_container_and_read_from_it_by_another_bro
         client.create_container(name)
     place = f"az://{name}/prefix"
     async with broker(open_store(place)) as (core, address):
-        await operations.create_collection(core.catalogs, COLLECTION, parts=1)
+        await core.catalogs.create(COLLECTION, parts=1)
         async with open_brokers_producer(address_of(address), ACCESS) as producer:
             await producer.send_many([Record(key="k", body=b"%d" % n) for n in range(100)])
     async with (

@@ -9,7 +9,6 @@ import pytest
 
 from changefeed import Record
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
-from changefeed.log.brokers import operations
 from changefeed.log.brokers.settings import WebSection
 from changefeed.log.client.address import BrokersAddress
 from changefeed.log.client.feed import BrokersFeed
@@ -35,7 +34,7 @@ async def address(ours: Authority) -> AsyncIterator[str]:
     certificate, key = ours.issue("127.0.0.1")
     web = WebSection(certificate_file=certificate, key_file=key)
     async with broker(MemoryStore(), tls=web.tls) as (core, listening):
-        await operations.create_collection(core.catalogs, COLLECTION, parts=2)
+        await core.catalogs.create(COLLECTION, parts=2)
         yield listening
 
 

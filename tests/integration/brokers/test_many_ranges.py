@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 
-from changefeed.log.brokers import operations
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.catalog.ranges import Partition
 from changefeed.log.client.access import BrokerAccess
@@ -26,7 +25,7 @@ async def given(
     parts: int, access: BrokerAccess = WAITING
 ) -> AsyncIterator[tuple[BrokerCore, BrokersFeed, BrokersProducer]]:
     async with broker(MemoryStore()) as (core, address):
-        await operations.create_collection(core.catalogs, COLLECTION, parts=parts)
+        await core.catalogs.create(COLLECTION, parts=parts)
         at, options = address_of(address), ProducerOptions()
         async with (
             BrokersFeed.open(at, access) as feed,
@@ -41,7 +40,7 @@ async def test_an_era_that_ends_is_news_of_all_that_it_ends() -> None:
         news = asyncio.create_task(feed.news(ends))
         await asyncio.sleep(0.2)
         assert not news.done()
-        await operations.split(core.catalogs, COLLECTION)
+        await core.catalogs.split(COLLECTION)
         async with asyncio.timeout(8):  # a question is held for 10 s
             assert {*await news} == {x.id for x in ends}
 
@@ -66,7 +65,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind_at_the_broker() -> 
 async def test_what_another_broker_writes_is_answered_as_not_known_here() -> None:
     store = MemoryStore()
     async with broker(store, "broker-1") as (first, one), broker(store, "broker-2") as (_, _):
-        await operations.create_collection(first.catalogs, COLLECTION, parts=2)
+        await first.catalogs.create(COLLECTION, parts=2)
         async with BrokersFeed.open(address_of(one), ACCESS) as feed:
             open_ = await partitions(feed)
             async with asyncio.timeout(PATIENCE):

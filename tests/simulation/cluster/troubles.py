@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from changefeed.feeds.errors import FeedError
-from changefeed.log.brokers.operations import create_collection, merge, retain, split
 from changefeed.log.catalog.names import WAL
 from changefeed.log.catalog.ranges import ranges_of
 from changefeed.log.errors import ClusterRefused
@@ -176,9 +175,10 @@ class Troubles:
         collection = self._random.choice(known.collections)
         opened = ranges_of(known, collection.name).open
         chosen = self._random.choice([None, *(x.id for x in opened[:4])])
-        change = split if len(opened) < 24 and self._random.random() < 0.6 else merge
+        is_split = len(opened) < 24 and self._random.random() < 0.6
+        change = catalogs.split if is_split else catalogs.merge
         try:
-            await change(catalogs, collection.name, chosen)
+            await change(collection.name, chosen)
         except FeedError as error:
             self._world.tell(f"not {change.__name__}: {error}")
         else:
@@ -194,7 +194,7 @@ class Troubles:
             return
         name = f"collection-{there + 1}"
         try:
-            await create_collection(catalogs, name, parts=self._random.choice([1, 3]))
+            await catalogs.create(name, parts=self._random.choice([1, 3]))
         except ClusterRefused as error:  # somebody else was quicker
             self._world.tell(f"not create: {error}")
         else:
@@ -215,7 +215,7 @@ class Troubles:
         seconds, most = self._random.choice(
             [(10.0, None), (30.0, None), (None, 100), (None, 2_000), (20.0, 500), (None, None)]
         )
-        await retain(catalogs, collection.name, seconds=seconds, bytes_=most)
+        await catalogs.retain(collection.name, seconds=seconds, bytes_=most)
         self._world.tell(f"keep {seconds} s and {most} bytes of {collection.name}")
 
     async def producer_dies(self) -> None:

@@ -10,7 +10,6 @@ from random import Random
 from unittest.mock import patch
 
 from changefeed.log.brokers.members import Ping
-from changefeed.log.brokers.operations import create_collection
 from changefeed.log.brokers.run_core import no_answer
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.core_settings import CoreSettings
@@ -220,7 +219,7 @@ class World:
 
     async def live(self) -> Outcome:
         catalogs = await self.catalogs()
-        await create_collection(catalogs, "orders", parts=self.random.choice([1, 2, 4, 12]))
+        await catalogs.create("orders", parts=self.random.choice([1, 2, 4, 12]))
         for n in range(1, self.random.choice([1, 2, 3]) + 1):
             self.start(f"broker-{n}")
         self.use("orders")

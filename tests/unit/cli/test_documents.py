@@ -10,7 +10,6 @@ from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app
 from changefeed.leases.addresses import open_container
-from changefeed.log.brokers.operations import create_collection
 from changefeed.log.directory.feed import EventLog
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.observers.dead_letters import open_dead_letters
@@ -81,7 +80,7 @@ def test_documents_of_a_fleet_and_of_its_tables_are_as_their_schemas_say(home: P
 
 async def test_the_document_of_a_collection_is_as_its_schema_says() -> None:
     async with broker(MemoryStore()) as (core, address):
-        await create_collection(core.catalogs, COLLECTION, parts=1)
+        await core.catalogs.create(COLLECTION, parts=1)
         where = f"brokers://{address}/{COLLECTION}"
         done = await asyncio.to_thread(called, "log", "status", where, token=TOKEN)
     seen = check_document("log status", done.stdout)

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from changefeed.log.brokers.operations import create_collection, retain
 from changefeed.log.catalog.catalog import (
     FORMAT,
     Catalog,
@@ -95,7 +94,7 @@ async def test_a_thousand_collections_are_a_thousand_puts_each_of_as_many_bytes(
     store.before = note
     names = [f"c{n:03}" for n in range(1000)]
     for name in names:
-        await create_collection(catalogs, name)
+        await catalogs.create(name)
     assert written == [("create", f"collections/{x}") for x in names]
     assert len({len(store.objects[key]) for _, key in written}) == 1
     other = CatalogStore(store, await open_cluster(store))
@@ -107,9 +106,9 @@ async def test_a_thousand_collections_are_a_thousand_puts_each_of_as_many_bytes(
 async def test_a_collection_that_was_changed_is_read_again_by_all() -> None:
     store = MemoryStore()
     one, other = [CatalogStore(store, await open_cluster(store)) for _ in range(2)]
-    await create_collection(one, "orders")
+    await one.create("orders")
     assert (await other.find("orders")).retain_bytes is None
-    await retain(one, "orders", seconds=None, bytes_=7)
+    await one.retain("orders", seconds=None, bytes_=7)
     assert (await other.refresh()).collection("orders").retain_bytes == 7
     third = CatalogStore(store, await open_cluster(store))
     assert (await third.refresh()).collection("orders").retain_bytes == 7
@@ -122,7 +121,7 @@ async def nothing(_call: str, _key: str) -> None:
 async def test_a_change_that_others_were_not_told_of_is_announced_by_the_next() -> None:
     store = WatchedStore()
     catalogs, other = [CatalogStore(store, await open_cluster(store)) for _ in range(2)]
-    await create_collection(catalogs, "orders")
+    await catalogs.create("orders")
 
     async def cut_off(call: str, key: str) -> None:
         if (call, key) == ("replace", "catalog"):
@@ -130,7 +129,7 @@ async def test_a_change_that_others_were_not_told_of_is_announced_by_the_next() 
 
     store.before = cut_off
     with pytest.raises(StoreUnavailable):
-        await retain(catalogs, "orders", seconds=None, bytes_=7)
+        await catalogs.retain("orders", seconds=None, bytes_=7)
     store.before = nothing
     await catalogs.announce()
     assert (await other.refresh()).collection("orders").retain_bytes == 7
@@ -140,7 +139,7 @@ async def test_a_collection_whose_object_is_damaged_is_refused_and_no_other() ->
     store = MemoryStore()
     catalogs = CatalogStore(store, await open_cluster(store))
     for name in ("orders", "users"):
-        await create_collection(catalogs, name)
+        await catalogs.create(name)
     store.objects["collections/orders"] = store.objects["collections/users"]
     other = CatalogStore(store, await open_cluster(store))
     with pytest.raises(ClusterRefused, match="'orders'"):

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.operations import create_collection, retain
 from changefeed.log.brokers.run_core import leave, open_core
 from changefeed.log.catalog.catalog import Catalog, Era, Row, Truncation
 from changefeed.log.catalog.names import flush_key, segments_of
@@ -64,7 +63,7 @@ async def broker(
         store, name, settings=settings, wall_us=virtual_us, executor=in_place
     ) as core:
         if name == "broker-1":
-            await create_collection(core.catalogs, "orders", parts=1)
+            await core.catalogs.create("orders", parts=1)
         await core.wait_until_writing()
         yield core
 
@@ -167,7 +166,7 @@ async def test_what_does_not_fit_into_memory_becomes_several_segments() -> None:
     store = MemoryStore()
     settings = dataclasses.replace(COMPACTING, compaction_memory=1000)
     async with broker(store, settings=settings) as core:
-        await create_collection(core.catalogs, "users", parts=1)
+        await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
         await fill(core, 60)
         await fill(core, 10, name="users")
@@ -239,7 +238,7 @@ async def test_a_run_that_was_cut_off_is_made_again_and_leaves_nothing(again: in
 async def test_another_thing_under_a_segments_name_is_not_taken_for_it() -> None:
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as core:
-        await create_collection(core.catalogs, "users", parts=1)
+        await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
         await fill(core, 32)
         for n in range(1, 33):
@@ -301,14 +300,14 @@ async def test_a_producers_place_is_known_where_a_run_ends_before_the_seal() -> 
 async def test_retention_deletes_whole_segments_and_says_so_first() -> None:
     store = MemoryStore()
     async with broker(store) as core:
-        await create_collection(core.catalogs, "users", parts=1)
+        await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
         await put(core, "users", batch(P1, "u1"))
         for n in range(1, 201):
             await put(core, "orders", batch(P1, f"k{n}"))
             await asyncio.sleep(1)
         assert len(segments(store)) == 3
-        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+        await core.catalogs.retain("orders", seconds=100, bytes_=None)
         await asyncio.sleep(11)
         start = (await core.end("orders", RangeId(P1))).start
         assert start == 63  # what the first run has, beside the other collection's record
@@ -330,7 +329,7 @@ async def test_retention_by_size_counts_what_is_in_segments() -> None:
         stored = (await core.readers.row(core.catalog, 1, "broker-1").ends())[
             "orders", RangeId(P1)
         ].stored
-        await retain(core.catalogs, "orders", seconds=None, bytes_=stored // 2)
+        await core.catalogs.retain("orders", seconds=None, bytes_=stored // 2)
         await asyncio.sleep(20)
         assert (await core.end("orders", RangeId(P1))).start == 64
         assert segments(store) == [(65, 128), (129, 192)]
@@ -342,7 +341,7 @@ async def test_all_records_of_a_compacted_era_are_deleted_and_it_still_ends() ->
         await fill(core, 70)
         async with broker(store, "broker-2"):
             await asyncio.sleep(30)
-            await retain(core.catalogs, "orders", seconds=5, bytes_=None)
+            await core.catalogs.retain("orders", seconds=5, bytes_=None)
             await asyncio.sleep(30)
             assert segments(store) == []
             orders = core.catalog.collection("orders")
@@ -358,7 +357,7 @@ async def test_a_damaged_segment_is_reported_for_its_partition_until_it_is_resto
 ) -> None:
     store = MemoryStore()
     async with broker(store) as core:
-        await create_collection(core.catalogs, "users", parts=1)
+        await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
         await fill(core, 50)
         await fill(core, 20, name="users")
@@ -378,7 +377,7 @@ async def test_a_damaged_segment_is_reported_for_its_partition_until_it_is_resto
 async def test_a_partition_is_not_at_its_end_where_all_of_its_records_are_missing() -> None:
     store = MemoryStore()
     async with broker(store) as core:
-        await create_collection(core.catalogs, "users", parts=1)
+        await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
         await fill(core, 10, name="users")
         await fill(core, 130)

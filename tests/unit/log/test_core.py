@@ -8,7 +8,6 @@ import pytest
 
 from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeUnknown
 from changefeed.feeds.feed import RangeId
-from changefeed.log.brokers.operations import split
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog import Member, Truncation
 from changefeed.log.catalog.names import CATALOG
@@ -129,7 +128,7 @@ async def test_a_damaged_object_is_named_by_reads_and_read_again_once_it_is_rest
 async def test_clients_compute_the_partitions_of_all_eras_as_brokers_do() -> None:
     async with first_broker(MemoryStore(), parts=2) as core:
         for era in (1, 2):
-            await split(core.catalogs, "orders")
+            await core.catalogs.split("orders")
             while core.status().era <= era or not core.status().writing:
                 await core.writer.changed.wait()
         sent = msgspec.json.decode(msgspec.json.encode(core.shown("orders")), type=Topology)

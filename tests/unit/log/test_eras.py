@@ -8,7 +8,6 @@ import pytest
 
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
-from changefeed.log.brokers.operations import create_collection, split
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.ids import range_id
@@ -66,7 +65,7 @@ async def test_a_living_broker_that_does_not_end_its_row_is_waited_for_a_while()
     ):
         await in_era(first, 2)
         stuck.before, began = never_ends, now()
-        await split(first.catalogs, "orders")
+        await first.catalogs.split("orders")
         await in_era(first, 3)
         assert 3.0 <= now() - began < 5.0
 
@@ -117,21 +116,21 @@ async def test_a_change_whose_answer_is_lost_or_that_is_second_is_made_once() ->
     async def second(call: str, _: str) -> None:
         if call == "replace":
             store.before = nothing
-            await create_collection(other, "of-another")
-            await split(other, "of-another")
+            await other.create("of-another")
+            await other.split("of-another")
 
     async def nothing(_call: str, _key: str) -> None:
         pass
 
     for n, doing in enumerate((answer_is_lost, tried_twice)):
         store.replace = doing  # type: ignore[method-assign]
-        await create_collection(catalogs, f"c{n}", parts=1)
-        await split(catalogs, f"c{n}")
+        await catalogs.create(f"c{n}", parts=1)
+        await catalogs.split(f"c{n}")
         assert catalogs.newest.reshaping[f"c{n}"] == ((0, 128),)  # twice: quarters
     store.replace = replace_really  # type: ignore[method-assign]
-    await create_collection(catalogs, "c2")
+    await catalogs.create("c2")
     store.before = second
-    await split(catalogs, "c2")
+    await catalogs.split("c2")
     assert catalogs.newest.reshaping.keys() == {"c0", "c1", "c2", "of-another"}
     assert (await other.refresh()).reshaping == catalogs.newest.reshaping
 
@@ -172,10 +171,10 @@ async def test_while_an_era_is_ending_the_brokers_look_for_the_next_all_the_time
         open_core(store, "broker-1", settings=slow) as first,
         open_core(store, "broker-2", settings=slow) as second,
     ):
-        await create_collection(first.catalogs, "orders")
+        await first.catalogs.create("orders")
         await in_era(first, 1)
         await in_era(second, 1)
-        await split(first.catalogs, "orders")
+        await first.catalogs.split("orders")
         async with asyncio.timeout(60):
             while (era := first.catalog.era) is None or era.state != "ending":
                 await first.watch.wait_for_newer(first.catalog.number, 60.0)

@@ -13,7 +13,6 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.metered_store import MeteredStore
 from changefeed.log.brokers.metrics import BrokerMetrics, CoreGauges, ReadLag
-from changefeed.log.brokers.operations import create_collection, split
 from changefeed.log.brokers.run import problems_of
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.protocol.messages import AppendRequest
@@ -62,7 +61,7 @@ async def metered() -> AsyncIterator[Metered]:
     meters = MeterProvider([reader])
     store = MeteredStore(MemoryStore(), meters)
     async with open_core(store, "broker-1", settings=QUICK) as core:
-        await create_collection(core.catalogs, "orders", parts=1)
+        await core.catalogs.create("orders", parts=1)
         await core.wait_until_writing()
         yield Metered(core, meters, reader)
 
@@ -99,7 +98,7 @@ async def test_a_read_says_how_far_it_has_left_the_reader_behind() -> None:
         await found.read(2, most=1)
         (lag,) = found.points()["changefeed.broker.read.lag"]
         assert lag.value == 6
-        await split(found.core.catalogs, "orders")
+        await found.core.catalogs.split("orders")
         await in_era(found.core, 2)
         assert await found.core.known_end("orders", P1) == 10
 

@@ -5,7 +5,6 @@ import pytest
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.operations import create_collection
 from changefeed.log.catalog.transitions import with_kept_from
 from changefeed.log.errors import Damaged
 from changefeed.log.format.block_format import BlockChanges
@@ -23,7 +22,7 @@ FLUSHES = 66
 
 async def fill_all(core: BrokerCore) -> None:
     """Write a record of each partition in each object."""
-    await create_collection(core.catalogs, "wide", parts=PARTS)
+    await core.catalogs.create("wide", parts=PARTS)
     await core.catalogs.refresh()
     await core.look_for("wide")
     names = open_ids(core, "wide")

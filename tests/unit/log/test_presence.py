@@ -8,7 +8,6 @@ import pytest
 
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.members import NameTaken
-from changefeed.log.brokers.operations import create_collection, split
 from changefeed.log.brokers.run_core import leave, no_answer, open_core
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.stores.memory_store import MemoryStore
@@ -55,7 +54,7 @@ async def test_three_brokers_at_rest_ask_for_the_catalog_once_a_second_and_write
     store = Counted()
     async with AsyncExitStack() as stack:
         first, *_ = await three(stack, Wires(), store)
-        await create_collection(first.catalogs, "orders", parts=12)
+        await first.catalogs.create("orders", parts=12)
         await put(first, "orders", batch("e1.p01.v00-ff", "k"))
         await asyncio.sleep(60)
         store.calls.clear()
@@ -68,9 +67,9 @@ async def test_who_changes_the_catalog_tells_the_others_at_once() -> None:
     store = MemoryStore()
     async with AsyncExitStack() as stack:
         _, second, _ = cores = await three(stack, Wires(), store)
-        await create_collection(second.catalogs, "orders", parts=12)
+        await second.catalogs.create("orders", parts=12)
         await asyncio.sleep(1.1)
-        await split(second.catalogs, "orders")
+        await second.catalogs.split("orders")
         changed = second.catalog.number
         await asyncio.sleep(0.001)
         assert all(x.catalog.number >= changed for x in cores)
@@ -112,7 +111,7 @@ async def test_a_broker_that_cannot_write_loses_its_place_though_it_can_read() -
     store, apart, wires = MemoryStore(), WatchedStore(), Wires()
     apart.objects = store.objects
     async with wires.broker(store, "a") as first, wires.broker(apart, "b") as second:
-        await create_collection(first.catalogs, "orders", parts=12)
+        await first.catalogs.create("orders", parts=12)
         await asyncio.sleep(5)
         assert second.status().writing
 

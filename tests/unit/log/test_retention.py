@@ -9,7 +9,6 @@ from msgspec import structs
 
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.operations import create_collection, retain, split
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog import Truncation
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
@@ -48,7 +47,7 @@ async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_lear
     store = MemoryStore()
     async with first_broker(store, parts=1, settings=KEEPING) as core:
         await fill(core, P1, 200)
-        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+        await core.catalogs.retain("orders", seconds=100, bytes_=None)
         await asyncio.sleep(70)
         assert await start_of(core) == 128  # objects with tables are 1, 65, 129, 193
         with pytest.raises(PositionGone, match="records 1 to 128 of range"):
@@ -67,7 +66,7 @@ async def test_a_row_that_grows_while_its_end_is_read_is_not_damaged(
 ) -> None:
     async with first_broker(MemoryStore(), parts=1, settings=KEEPING) as core:
         await fill(core, P1, 70)
-        await retain(core.catalogs, "orders", seconds=1, bytes_=None)
+        await core.catalogs.retain("orders", seconds=1, bytes_=None)
         await asyncio.sleep(30)
         assert await start_of(core) == 64
         late, ends = ["late"], RowReader.ends
@@ -87,7 +86,7 @@ async def test_what_is_no_time_to_keep_records_for_is_refused(seconds: float) ->
     async with first_broker(MemoryStore(), parts=1) as core:
         number = core.catalog.number
         with pytest.raises(ClusterRefused, match="kept for 1 to"):
-            await retain(core.catalogs, "orders", seconds=seconds, bytes_=None)
+            await core.catalogs.retain("orders", seconds=seconds, bytes_=None)
         assert core.catalog.number == number
 
 
@@ -108,11 +107,11 @@ async def test_a_catalog_that_keeps_records_for_longer_than_there_is_time_delete
 async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None:
     store = MemoryStore()
     async with first_broker(store, parts=1, settings=KEEPING) as core:
-        await create_collection(core.catalogs, "users", parts=1)
+        await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
         await put(core, "users", batch(P1, "u"))
         await fill(core, P1, 100)
-        await retain(core.catalogs, "orders", seconds=20, bytes_=None)
+        await core.catalogs.retain("orders", seconds=20, bytes_=None)
         await asyncio.sleep(60)
         assert await start_of(core) > 0
         assert await keys_of(core, "users", P1) == ["u"]
@@ -138,11 +137,11 @@ async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before
         if call == "replace" and key == "collections/orders" and not by_another:
             by_another.append(key)
             catalogs = CatalogStore(store, await open_cluster(store))
-            await retain(catalogs, "orders", seconds=None, bytes_=None)
+            await catalogs.retain("orders", seconds=None, bytes_=None)
 
     async with first_broker(store, parts=1, settings=KEEPING) as core:
         await fill(core, P1, 200)
-        await retain(core.catalogs, "orders", seconds=40, bytes_=None)
+        await core.catalogs.retain("orders", seconds=40, bytes_=None)
         store.before = keep_all
         await asyncio.sleep(30)
         assert by_another
@@ -184,7 +183,7 @@ async def test_a_master_whose_clock_is_ahead_of_the_stores_deletes_nothing_for_t
         settings=KEEPING,
         wall_us=lambda: virtual_us() + int(ahead * 1e6),
     ) as core:
-        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+        await core.catalogs.retain("orders", seconds=100, bytes_=None)
         await fill(core, P1, 80)
         ahead = YEAR
         await asyncio.sleep(60)
@@ -198,7 +197,7 @@ async def test_a_jump_of_the_only_clock_deletes_ten_times_what_time_has_passed_a
 ):
     store = _Machine()
     async with first_broker(store, parts=1, settings=KEEPING, wall_us=store.wall_us) as core:
-        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+        await core.catalogs.retain("orders", seconds=100, bytes_=None)
         await fill(core, P1, 200)
         assert await start_of(core) == 64
         store.ahead = YEAR
@@ -215,7 +214,7 @@ async def test_masters_that_live_for_a_moment_go_on_where_the_one_before_has_com
     quick = dataclasses.replace(KEEPING, retention_interval=2.0, delete_grace=1.0)
     async with first_broker(store, parts=1, settings=quick, wall_us=store.wall_us) as core:
         await fill(core, P1, 200)
-        await retain(core.catalogs, "orders", seconds=100, bytes_=None)
+        await core.catalogs.retain("orders", seconds=100, bytes_=None)
     store.ahead = YEAR
     starts = []
     for _ in range(5):  # each moves the border by a minute at the most
@@ -234,13 +233,13 @@ async def test_a_cut_is_taken_back_where_a_clock_is_set_right_or_people_say_so_i
     store = _Machine()
     async with first_broker(store, parts=1, settings=KEEPING, wall_us=store.wall_us) as core:
         await fill(core, P1, 80)
-        await retain(core.catalogs, "orders", seconds=seconds, bytes_=None)
+        await core.catalogs.retain("orders", seconds=seconds, bytes_=None)
         store.ahead = ahead
         await asyncio.sleep(16)
         assert core.catalog.collection("orders").cut
         store.ahead = 0.0
         if not ahead:
-            await retain(core.catalogs, "orders", seconds=None, bytes_=None)
+            await core.catalogs.retain("orders", seconds=None, bytes_=None)
         await asyncio.sleep(60)
         assert await keys_of(core, "orders", P1) == [f"k{n}" for n in range(1, 81)]
 
@@ -250,13 +249,13 @@ async def test_an_era_with_a_damaged_row_is_kept_while_later_ones_are_cut() -> N
     async with first_broker(store, parts=1) as core:
         for era in (1, 2):
             await put(core, "orders", batch(open_ids(core, "orders")[0], "a"))
-            await split(core.catalogs, "orders")
+            await core.catalogs.split("orders")
             await in_era(core, era + 1)
     seal = "wal/00000001/broker-1/000000000002"
     whole, store.objects[seal] = store.objects[seal], b"damaged"
     async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
         await in_era(core, 4)
-        await retain(core.catalogs, "orders", seconds=None, bytes_=0)
+        await core.catalogs.retain("orders", seconds=None, bytes_=0)
         await asyncio.sleep(60)
         orders = core.catalog.collection("orders")
         assert (orders.kept_era, {era_in(x) for x in orders.gone}) == (1, {2})
@@ -267,7 +266,7 @@ async def test_an_era_with_a_damaged_row_is_kept_while_later_ones_are_cut() -> N
 async def test_a_writer_whose_clock_is_behind_writes_nothing_that_is_old() -> None:
     store = MemoryStore()
     async with first_broker(store, parts=2, settings=KEEPING) as core:
-        await retain(core.catalogs, "orders", seconds=3600, bytes_=None)
+        await core.catalogs.retain("orders", seconds=3600, bytes_=None)
         async with open_core(store, "broker-2", settings=KEEPING, wall_us=lambda: 0) as behind:
             await in_era(behind, 2)
             began = core.catalog.era_numbered(2).began_us

@@ -6,7 +6,6 @@ import pytest
 
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.operations import retain, split
 from changefeed.log.catalog.transitions import with_kept_from
 from changefeed.log.stores.memory_store import MemoryStore
 from tests.support.brokers import columns, first_broker
@@ -22,7 +21,7 @@ async def test_ended_ranges_count_what_is_left_of_them_and_their_segments() -> N
     store = MemoryStore()
     async with broker(store) as core:
         await fill(core, 200)
-        await split(core.catalogs, "orders")
+        await core.catalogs.split("orders")
         await asyncio.sleep(30)
         before = {x.range: x for x in (await core.storage("orders")).ranges}
         assert before[P1].bytes == sum(
@@ -34,7 +33,7 @@ async def test_ended_ranges_count_what_is_left_of_them_and_their_segments() -> N
         assert found.segment_bytes == sum(objects.values())
         assert [x.bytes for name, x in before.items() if name != P1] == [0, 0]
 
-        await retain(core.catalogs, "orders", seconds=None, bytes_=before[P1].bytes // 2)
+        await core.catalogs.retain("orders", seconds=None, bytes_=before[P1].bytes // 2)
         await asyncio.sleep(30)
         left = await core.storage("orders")
         after = {x.range: x for x in left.ranges}
@@ -56,7 +55,7 @@ async def test_objects_are_counted_without_a_listing_however_many_there_are() ->
     store.before = note
     async with first_broker(store, parts=2) as core:
         await fill(core, 300)
-        await split(core.catalogs, "orders")
+        await core.catalogs.split("orders")
         await asyncio.sleep(5)
         row = core.catalog.eras[0].rows[0]
         assert row.sealed_at == 301

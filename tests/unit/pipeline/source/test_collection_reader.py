@@ -11,7 +11,6 @@ import pytest
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.operations import merge, retain, split
 from changefeed.log.errors import ClusterRefused, CollectionUnknown, PositionGone
 from changefeed.log.format.flush import TABLE_EVERY
 from changefeed.log.protocol.messages import Block
@@ -69,11 +68,11 @@ async def test_every_record_of_every_era_is_read_once_and_children_after_their_p
     async with first_broker(store, parts=2) as core:
         await fill(core, WHOLE, 3)
         await fill(core, OTHER, 2)
-        await split(core.catalogs, "orders", WHOLE)
+        await core.catalogs.split("orders", WHOLE)
         await in_era(core, 2)
         await fill(core, LOW, 2)
         await fill(core, ASIDE, 1)
-        await merge(core.catalogs, "orders", LOW)
+        await core.catalogs.merge("orders", LOW)
         await in_era(core, 3)
         await fill(core, "e3.p01.v00-ff", 1)
         with reading(store) as access:
@@ -94,7 +93,7 @@ async def test_only_named_ranges_are_read_with_what_descends_from_them() -> None
     async with first_broker(store, parts=2) as core:
         await fill(core, WHOLE, 1)
         await fill(core, OTHER, 1)
-        await split(core.catalogs, "orders", WHOLE)
+        await core.catalogs.split("orders", WHOLE)
         await in_era(core, 2)
         await fill(core, HIGH, 1)
         await fill(core, ASIDE, 1)
@@ -125,7 +124,7 @@ async def test_records_that_retention_has_deleted_are_refused_by_their_names() -
         with reading(store) as access:
             start = first_offset(access, "beginning")
             planned = plan_slices(access, start, next_offset(access, start), changes=1000)
-            await retain(core.catalogs, "orders", seconds=None, bytes_=0)
+            await core.catalogs.retain("orders", seconds=None, bytes_=0)
             await asyncio.sleep(200)
             message = (
                 f"records 1 to {TABLE_EVERY} of range '{WHOLE}'.* new checkpoint directory"
