@@ -137,7 +137,10 @@ class Coordinator:
         fleet = self._watch.take(leases, members, at)
         ranges = self._discovery.ranges
         keymap = self._keymap = KeyMap(
-            fleet.leases.values(), root=self._discovery.root, ranges=ranges.listed
+            fleet.leases.values(),
+            root=self._discovery.root,
+            ranges=ranges.listed,
+            sub_range=ranges.sub_range,
         )
         decision = decide(fleet, keymap, self._own, ranges, self._settings)
         self._own = decision.own

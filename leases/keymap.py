@@ -17,11 +17,13 @@ owned for the first time has to be so in two listings in a row.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Child, FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease, RangeEnd, newest
@@ -40,10 +42,15 @@ class NewLease:
     revived: Lease | None = None
 
 
+def _between(found: FeedRange, low: str, high: str) -> FeedRange:
+    return dataclasses.replace(found, low=low, high=high)
+
+
 class KeyMap:
     """What one listing of all leases says. ``ranges`` are those that the feed lists.
 
     They tell the bounds and generations of leases that other processors have written.
+    ``sub_range`` makes one of some keys of a range, or raises ``FeedRefused``.
     """
 
     def __init__(
@@ -52,8 +59,10 @@ class KeyMap:
         *,
         root: RangeEnd | None = None,
         ranges: Iterable[FeedRange] = (),
+        sub_range: Callable[[FeedRange, str, str], FeedRange] = _between,
     ) -> None:
         self._ranges = list(ranges)
+        self._sub_range = sub_range
         listed = {x.id: x for x in self._ranges}
         self._guessed: set[RangeId] = set()
         self.leases: Mapping[RangeId, Lease] = {
@@ -205,16 +214,44 @@ class KeyMap:
         return found
 
     def _find_new_leases(self) -> Iterator[NewLease]:
-        for name, found in self._named.items():
-            lease = self.leases.get(name)
-            if lease is not None and (
-                lease.end is None or lease.range.generation >= found.child.range.generation
-            ):
+        for found in self._named.values():
+            if not self._is_unknown(found.child.range):
                 continue
             if not self._uncovered(found) and not self._has_come(found):
+                left = [found.child.range]
+            else:
+                left = [x for x in self._left_of(found) if self._is_unknown(x)]
+            for x in left:
                 yield NewLease(
-                    child=found.child, start=found.start, parents=found.by, revived=lease
+                    child=Child(range=x, start=found.child.start),
+                    start=found.start,
+                    parents=found.by,
+                    revived=self.leases.get(x.id),
                 )
+
+    def _is_unknown(self, found: FeedRange) -> bool:
+        """Whether a range has no lease, but for a tombstone of an earlier one of that name."""
+        lease = self.leases.get(found.id)
+        return lease is None or (
+            lease.end is not None and lease.range.generation < found.generation
+        )
+
+    def _left_of(self, found: "_Named") -> Iterator[FeedRange]:
+        """Yield the keys that a child has not come for, while later ranges have come for
+        others: the leases of all were lost, and one of these was created again by its owner.
+        """
+        keys, child, latest = self._keys, found.child.range, self._latest
+        if found.of_root or keys.all(self._held, child):
+            return
+        come = [n for n in keys.of(child) if (latest[n] or _NEVER) >= child.generation]
+        if not come:
+            return
+        left, ended = keys.marked(()), keys.marked(x.range for x in found.by)
+        for n in {*keys.of(child)}.difference(come):
+            left[n] = ended[n] and not self._held[n]
+        for low, high in keys.spans(left):
+            with suppress(FeedRefused):  # what cannot be read in parts waits for a person
+                yield self._sub_range(child, low, high)
 
     def _uncovered(self, found: "_Named") -> Sequence[int]:
         """Return the segments of a child that no tombstone which names it holds."""
@@ -301,6 +338,7 @@ def _completed(lease: Lease, listed: FeedRange | None) -> Lease:
 
 
 _Generation = tuple[int, int]
+_NEVER: _Generation = (-1, 0)
 
 
 class _Segments:

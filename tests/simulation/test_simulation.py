@@ -75,6 +75,10 @@ def test_a_range_of_a_host_of_another_kind_does_not_come_again() -> None:
     simulate(48_003_540, feed="cosmos", leases="cosmos", mixed=True, troubled=True)
 
 
+def test_keys_whose_range_went_on_without_them_are_read_when_all_leases_were_lost() -> None:
+    simulate(48_003_983, wild=True, aimed=True)
+
+
 def test_a_change_that_is_to_be_put_aside_kills_nobody_while_that_fails() -> None:
     simulate(45_714_128, leases="sqlite", troubled=True)
 

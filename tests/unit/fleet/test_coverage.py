@@ -49,12 +49,12 @@ MERGED = spanning("", "FF", 2)
         ([held(HIGH)], Severity.WARNING, "from 00 to 7F"),
         ([held(spanning("", "3F", 1)), held(HIGH)], Severity.WARNING, "from 3F to 7F"),
         (
-            [ended(WHOLE, LOW, HIGH), held(LOW), held(spanning("7F", "9F", 2))],
+            [held(LOW), ended(HIGH, spanning("7F", "9F", 2))],
             Severity.PROBLEM,
             "from 9F to FF",
         ),
     ],
-    ids=["half is deleted", "a quarter is deleted", "part of a part is deleted"],
+    ids=["half is deleted", "a quarter is deleted", "an end names less than it had"],
 )
 def test_keys_that_no_lease_holds_are_named(
     leases: Sequence[Lease], severity: Severity, keys: str
@@ -75,6 +75,7 @@ def test_keys_that_no_lease_holds_are_named(
         ),
         ([ended(WHOLE, LOW, HIGH)], [LOW, HIGH]),
         ([ended(WHOLE, LOW, HIGH), held(LOW), held(HIGH, epoch=0)], [LOW, HIGH]),
+        ([ended(WHOLE, LOW, HIGH), held(LOW), held(spanning("7F", "9F", 2))], [LOW, HIGH]),
         ([ended(LOW, MERGED), ended(HIGH, MERGED)], [MERGED]),
         ([ended(LOW, MERGED), held(HIGH)], [HIGH, MERGED]),
         ([make.closed(held(LOW)), held(HIGH)], [LOW, HIGH]),
@@ -85,6 +86,7 @@ def test_keys_that_no_lease_holds_are_named(
         "the feed has split what has no bounds",
         "its children are to come",
         "one child has come",
+        "the rest of a child is to come",
         "what is merged is to come",
         "what is merged waits for the other half",
         "half is closed for good",

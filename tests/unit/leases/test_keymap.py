@@ -58,6 +58,19 @@ def test_a_child_of_two_parents_comes_when_both_have_ended() -> None:
     assert come.child.range == MERGED
 
 
+def test_a_child_comes_in_part_where_its_other_keys_have_gone_on() -> None:
+    parts = [spanning("p~0-1", 0, 1, (0, 1)), spanning("p~1-4", 1, 4, (0, 1))]
+    middle, later = (spanning(x, n, n + 1, (2, 0)) for n, x in enumerate(("c", "d"), start=1))
+    again = lease(middle)  # all leases were lost, and its owner has created it again
+    known = [ended(parts[0], MERGED), again, lease(later, epoch=0)]
+    (left,) = KeyMap(known).new_leases
+    assert (left.child.range.low, left.child.range.high) == ("00", "01")
+    assert not KeyMap([*known, lease(parts[1])]).orphans()
+    waiting = [ended(parts[0], MERGED), lease(parts[1])]
+    assert not KeyMap(waiting).new_leases
+    assert not KeyMap([], root=known[0].end, ranges=[again.range]).orphans()
+
+
 def test_an_unread_lease_begins_where_tombstones_say_and_not_where_the_root_says() -> None:
     unread = lease(LEFT, epoch=0)
     tombstone = ended(PARENT, LEFT, RIGHT)
