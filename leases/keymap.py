@@ -2,10 +2,11 @@
 
 A lease that ends says in that same write what it goes on in (``RangeEnd``). It stays, as the
 tombstone of its range, until all its keys are being read under later leases. The lease of a
-child is created when tombstones that name it hold *all* its keys, and no open lease holds any.
-So there is no child of an end that did not happen, and every open lease may be read, but for
-the traces of writes that came late: each range has a *generation*, which grows along every key,
-and what is earlier than another lease of the same keys is a trace of the past.
+child is created when tombstones that name it hold *all* its keys, and no open lease holds any;
+where some have gone on in a later range without it, as sub-ranges of the others. So there is no
+child of an end that did not happen, and every open lease may be read, but for the traces of
+writes that came late: each range has a *generation*, which grows along every key, and what is
+earlier than another lease of the same keys is a trace of the past.
 
 The first leases come of an end, too: that of the *root*, which the fleet settles once.
 
@@ -313,7 +314,6 @@ class _Named:
 
 def _is_foreign(lease: Lease) -> bool:
     """Whether another processor wrote a lease that has had no owner: ours have no stamp then.
-
     Its generation may not be known, so it says nothing of what came later.
     """
     return lease.stamp is not None
