@@ -8,7 +8,6 @@ a listing leaves out. What is in it, and what a refused write means, is told in 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -124,18 +123,6 @@ async def with_position(store: "Store", record: Record) -> Record | None:
     if record.position is not None or etag_of(record.version) == record.version:
         return record
     return written_over(await store.get(record.kind, record.key), record)
-
-
-async def may_write(store: Store) -> bool:
-    """Insert a record, write it again, and delete it; return whether the store did all that.
-
-    Raise as the store does where that is not permitted.
-    """
-    probe = Record(kind="check", key=uuid4().hex, body=b"{}")
-    written = await store.put(probe)
-    assert written is None or written.version, f"{written} was written without a version"
-    changed = None if written is None else await store.put(written)
-    return changed is not None and await store.delete("check", probe.key, changed.version)
 
 
 def short_key(text: str, longest: int) -> str:

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
-from uuid import uuid4
 
 from azure.cosmos.aio import CosmosClient
 
@@ -18,6 +17,7 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.opening import IN_DOCUMENTS
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
+from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.errors import translate_errors
 from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.opening import (
@@ -27,6 +27,8 @@ from changefeed.stores.cosmos.opening import (
     partitioned_by_id,
     prefix_of,
 )
+from changefeed.stores.cosmos.store import CosmosStore
+from changefeed.stores.rights import check_rights
 
 _CLOCK_WARNING = 5.0
 _CLOCK_PROBLEM = 300.0
@@ -52,7 +54,7 @@ async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterato
             yield found
         by_id = partitioned_by_id(properties, str(address))
         items = Items(proxy, str(address), Failover(proxy), partitioned_by_id=by_id)
-        yield await _rights(items, prefix)
+        yield await check_rights(CosmosStore(items, DocumentIds(prefix)))
         for found in await _prefixes(items, prefix):
             yield found
         for found in await _leases(items, prefix, IN_DOCUMENTS[address.mode]):
@@ -149,15 +151,6 @@ def _container(properties: Mapping[str, Any], address: CosmosAddress) -> Iterato
         )
     else:
         yield fine("indexing", "only what is asked for")
-
-
-async def _rights(items: Items, prefix: str) -> Diagnostic:
-    probe = items.keyed({"id": f"{prefix}.check.{uuid4().hex}", "ttl": 60, "step": 0})
-    made = await items.create(probe) or {}  # the client may send each of these twice
-    step = [{"op": "set", "path": "/step", "value": 1}]
-    etag = await items.patch(probe["id"], step, str(made.get("_etag")))
-    await items.delete(probe["id"], str(etag))
-    return fine("rights", "items can be created, changed and deleted")
 
 
 async def _prefixes(items: Items, prefix: str) -> list[Diagnostic]:

@@ -2,16 +2,14 @@
 
 from collections.abc import AsyncIterator
 
-from azure.storage.blob.aio import ContainerClient
-
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
-from changefeed.stores.blob.address import BlobAddress, read_address
+from changefeed.stores.blob.address import read_address
 from changefeed.stores.blob.connection import connect
 from changefeed.stores.blob.errors import translate_errors
 from changefeed.stores.blob.store import BlobStore
-from changefeed.stores.store import may_write
+from changefeed.stores.rights import check_rights
 
 
 async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
@@ -36,14 +34,4 @@ async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
                 "the container is open to the public: anybody can read where hosts are",
                 "switch public access off",
             )
-        yield await _rights(client, address)
-
-
-async def _rights(client: ContainerClient, address: BlobAddress) -> Diagnostic:
-    if not await may_write(BlobStore(client, address)):
-        return problem(
-            "rights",
-            "a blob that was written could not be changed and deleted under its etag",
-            "is this Azure Blob Storage? Something between changes what is sent",
-        )
-    return fine("rights", "blobs can be created, changed and deleted under conditions")
+        yield await check_rights(BlobStore(client, address))

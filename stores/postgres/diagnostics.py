@@ -6,13 +6,13 @@ from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.stores.password import password_of
-from changefeed.stores.postgres.address import PostgresAddress, read_address
-from changefeed.stores.postgres.connection import Database, Row, connect
-from changefeed.stores.postgres.schema import VERSION, quoted, require_schema
+from changefeed.stores.postgres.address import read_address
+from changefeed.stores.postgres.connection import Row, connect
+from changefeed.stores.postgres.schema import VERSION, require_schema
+from changefeed.stores.postgres.store import PostgresStore
+from changefeed.stores.rights import check_rights
 
 _OLDEST = 120000
-_TABLES = ("records",)
-_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _SERVER = """
     select current_setting('server_version') as version,
         current_setting('server_version_num')::int as number,
@@ -24,15 +24,19 @@ _SERVER = """
 
 
 async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
-    """Yield what is found. Raise as containers do where no more can be seen."""
+    """Yield what is found. Raise as containers do where no more can be seen.
+
+    It writes one record of its own and deletes it again, to see whether it may.
+    """
     address = read_address(at.place)
     async with connect(address, password_of(options)) as database:
         server = await database.one(_SERVER)
         assert server is not None, "a select without a table has one row"
         for found in server_diagnostics(server):
             yield found
-        async for found in _tables(database, address):
-            yield found
+        await require_schema(database, address.schema)
+        yield fine("tables", f"version {VERSION} in schema {address.schema!r}")
+        yield await check_rights(PostgresStore(database, address.schema, address.fleet))
 
 
 def server_diagnostics(server: Row) -> Iterator[Diagnostic]:
@@ -58,28 +62,3 @@ def server_diagnostics(server: Row) -> Iterator[Diagnostic]:
         )
     else:
         yield fine("durability", f"synchronous_commit is {server['synchronous_commit']}")
-
-
-async def _tables(database: Database, address: PostgresAddress) -> AsyncIterator[Diagnostic]:
-    await require_schema(database, address.schema)
-    yield fine("tables", f"version {VERSION} in schema {address.schema!r}")
-    missing = [
-        f"{right} on {table}"
-        for table in _TABLES
-        for right in _RIGHTS
-        if not await _may(database, address.schema, table, right)
-    ]
-    if missing:
-        yield problem(
-            "rights",
-            f"this role lacks {', '.join(missing)}",
-            f"grant select, insert, update, delete on all tables in schema {address.schema}",
-        )
-    else:
-        yield fine("rights", "rows can be read, created, changed and deleted")
-
-
-async def _may(database: Database, schema: str, table: str, right: str) -> bool:
-    named = f"{quoted(schema)}.{table}"
-    row = await database.one("select has_table_privilege($1, $2) as may", named, right)
-    return bool(row and row["may"])
