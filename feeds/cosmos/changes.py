@@ -25,7 +25,7 @@ when they are read again.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -134,35 +134,20 @@ class _Unreadable:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedPage:
-    """The changes of a page, and of which container they are."""
-
-    changes: Sequence[Change]
-    container_rid: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutPage:
-    """The same in columns."""
-
-    rows: Rows
-    container_rid: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """The LSN of the first change of a page, and of which container it is."""
-
-    lsn: int
-    container_rid: str
-
-
 class Changes:
-    """Makes the changes of one container, whose partition keys lie at ``key_paths``."""
+    """Makes the changes of one container, whose partition keys lie at ``key_paths``. ``check``
+    raises for the resource id of another one, which each answer names.
+    """
 
-    def __init__(self, key_paths: Sequence[str], *, all_versions: bool) -> None:
+    def __init__(
+        self,
+        key_paths: Sequence[str],
+        *,
+        all_versions: bool,
+        check: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._all_versions = all_versions
+        self._check = check
         self._paths = [*map(steps_of, key_paths)]
         heads = [x[0] for x in self._paths]  # only the first step of each path is parsed
         fields = {x: f"key_{n}" for n, x in enumerate(heads)} | _FIELDS
@@ -193,65 +178,65 @@ class Changes:
         *,
         end: int | None = None,
         named: RangeId | None = None,
-    ) -> DecodedPage:
+    ) -> Sequence[Change]:
         """Read the body of one answer, which ends at an LSN, if it is known.
 
         The changes are named after the range ``named``, if it is another. Raise
         ``RangeRefused`` where the answer is no change feed.
         """
         named = named or range_id
-        cut = self._columns(body)
-        if cut is None:
+        rows = self._columns(body)
+        if rows is None:
             with _what_it_is(range_id):
                 return self._one_by_one(named, body, end)
-        changes = LateChanges(len(cut.rows), partial(_changes_of, named, cut.rows))
-        return DecodedPage(changes=changes, container_rid=cut.container_rid)
+        return LateChanges(len(rows), partial(_changes_of, named, rows))
 
-    def cut(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> CutPage:
+    def cut(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> Rows:
         """Read the same into columns, without an object for each change.
 
         Columns have no place for what cannot be read: raise ``RangeRefused`` for it.
         """
-        cut = self._columns(body)
-        if cut is not None:
-            return cut
+        rows = self._columns(body)
+        if rows is not None:
+            return rows
         with _what_it_is(range_id):
-            page = self._one_by_one(range_id, body, end)
-        for change in page.changes:
+            changes = self._one_by_one(range_id, body, end)
+        for change in changes:
             if change.unreadable is not None:
                 raise RangeRefused(range_id, unreadable_text(change))
-        return CutPage(rows=Rows.of(page.changes), container_rid=page.container_rid)
+        return Rows.of(changes)
 
-    def head(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> Head:
-        """Return where a page begins. Raise ``RangeRefused`` where it is no change feed."""
+    def head(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> int:
+        """Return the LSN of the first change of a page. Raise ``RangeRefused`` where it is no
+        change feed.
+        """
         with _what_it_is(range_id):
-            page = documents_of(body)
-            lsns = [self._read(x).lsn for x in page.documents[:1]]
-            (lsn,) = _without_gaps(lsns or [None], end)
-            return Head(lsn=lsn, container_rid=page.container_rid)
+            lsns = [self._read(x).lsn for x in documents_of(body).documents[:1]]
+            return _without_gaps(lsns or [None], end)[0]
 
-    def _one_by_one(self, range_id: RangeId, body: bytes, end: int | None) -> DecodedPage:
+    def _one_by_one(self, range_id: RangeId, body: bytes, end: int | None) -> Sequence[Change]:
         page = documents_of(body)
+        self._check(page.container_rid)
         found = [self._read(x) for x in page.documents]
         numbers = sequences(_without_gaps([x.lsn for x in found], end))
-        changes = [
+        return [
             self._change(range_id, raw, one, sequence)
             for raw, one, sequence in zip(page.documents, found, numbers, strict=True)
         ]
-        return DecodedPage(changes=changes, container_rid=page.container_rid)
 
-    def _columns(self, body: bytes) -> CutPage | None:
+    def _columns(self, body: bytes) -> Rows | None:
         """Read a page as a whole; return ``None`` where a document of it is odd."""
         try:
             page = self._raws.decode(body)
+            self._check(page.container_rid)
             if self._all_versions:
                 items = [self._item.decode(x.image) for x in page.documents]
             else:
                 items = self._items.decode(body).items
-            rows = self._rows(page.documents, items)
-            return CutPage(rows=rows, container_rid=page.container_rid)
+            rows: Rows = self._rows(page.documents, items)
         except (*_ODD, KeyError, RecursionError):  # the key is an operation that is not known
             return None
+        return rows
 
     def _read(self, raw: msgspec.Raw) -> Any:
         """Read one item or version; return ``_Unreadable`` where it is neither."""

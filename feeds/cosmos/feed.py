@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from changefeed.feeds.cosmos.address import Mode
 from changefeed.feeds.cosmos.answers import NOT_MODIFIED, Answer
-from changefeed.feeds.cosmos.changes import Changes, Head
+from changefeed.feeds.cosmos.changes import Changes
 from changefeed.feeds.cosmos.hashes import EVEN_HASHES, even_parts
 from changefeed.feeds.cosmos.keys import key_values
 from changefeed.feeds.cosmos.positions import (
@@ -94,7 +94,11 @@ class CosmosFeed(Feed):
         self._mode: Mode = mode
         self._rid = container_rid
         self._levels = len(key_paths)
-        self._changes = Changes(key_paths, all_versions=mode == "all-versions")
+        self._changes = Changes(
+            key_paths,
+            all_versions=mode == "all-versions",
+            check=partial(requests.check_same_container, container_rid),
+        )
         self._topology = Topology(physical=())
         self._behind: dict[RangeId, tuple[float, Position]] = {}
         self._clock = asyncio.get_running_loop().time
@@ -161,7 +165,7 @@ class CosmosFeed(Feed):
         _, answer = asked
         if answer.status == NOT_MODIFIED:
             return Position(answer.etag)
-        return position(self._head(found.id, answer.body, answer.etag).lsn - 1)
+        return position(self._head(found.id, answer.body, answer.etag) - 1)
 
     async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         raw = await self.fetch(found, after, limit)
@@ -169,9 +173,8 @@ class CosmosFeed(Feed):
             return Page(changes=(), position=raw.position)
         named = self._topology.name_of_changes(found)
         end = lsn_of(raw.position)
-        page = self._changes.decode(found.id, raw.body, end=end, named=named)
-        self._requests.check_same_container(page.container_rid, self._rid)
-        return Page(changes=page.changes, position=raw.position)
+        changes = self._changes.decode(found.id, raw.body, end=end, named=named)
+        return Page(changes=changes, position=raw.position)
 
     async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
         assert limit > 0, "a page holds at least one change"
@@ -189,9 +192,7 @@ class CosmosFeed(Feed):
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
         end = lsn_of(page.position)
-        cut = self._changes.cut(range_id, page.body or b"", end=end)
-        self._requests.check_same_container(cut.container_rid, self._rid)
-        return cut.rows
+        return self._changes.cut(range_id, page.body or b"", end=end)
 
     def position_after(self, change: Change) -> Position:
         return position_after(change.sequence)
@@ -221,10 +222,11 @@ class CosmosFeed(Feed):
         _, answer = asked
         if answer.status == NOT_MODIFIED:
             return 0
-        head = self._head(found.id, answer.body, answer.etag)
-        return _lag(session_lsn(answer.session), head.lsn)
+        first = self._head(found.id, answer.body, answer.etag)
+        # From the first change that is there to the newest, if that is known.
+        return max(1, (session_lsn(answer.session) or first) - first + 1)
 
-    def _head(self, range_id: RangeId, body: bytes, etag: str) -> Head:
+    def _head(self, range_id: RangeId, body: bytes, etag: str) -> int:
         return self._changes.head(range_id, body, end=lsn_of(Position(etag)))
 
     async def _ask(
@@ -309,8 +311,3 @@ class CosmosFeed(Feed):
             f"older copy, or the leases are those of another feed. Reset the leases of "
             f"this feed",
         )
-
-
-def _lag(newest: int | None, first: int) -> int:
-    """Return the distance from the first change that is there to the newest, if it is known."""
-    return max(1, (newest or first) - first + 1)

@@ -130,7 +130,7 @@ class CosmosItems:
     def _page(self, answer: Answer) -> ResultPage:
         with _read():
             body = documents_of(answer.body)
-        self._requests.check_same_container(body.container_rid, self.identity)
+        self._requests.check_same_container(self.identity, body.container_rid)
         return ResultPage(results=body.documents, after=answer.headers.get(CONTINUATION) or "")
 
 

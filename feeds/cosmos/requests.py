@@ -235,7 +235,7 @@ class Requests:
 
     def _complete(self, bodies: Sequence[bytes], rid: str) -> Topology:
         ranges, found = _ranges_in(bodies)
-        self.check_same_container(found, rid)
+        self.check_same_container(rid, found)
         topology = Topology.of(ranges)
         if not topology.complete:
             raise FeedUnavailable(
@@ -253,7 +253,7 @@ class Requests:
             raise _error_in(self._where, answer)
         return answer
 
-    def check_same_container(self, rid: str, expected: str) -> None:
+    def check_same_container(self, expected: str, rid: str) -> None:
         """Refuse an answer of another container than was opened."""
         if rid and rid != expected:
             raise FeedRefused(is_recreated(self._where))

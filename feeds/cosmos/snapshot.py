@@ -170,8 +170,8 @@ class VersionsFeed(CosmosFeed):
         """Whether a page that goes beyond the snapshot has something of it."""
         if page.body is None:
             return False
-        head = self._latest._head(range_id, page.body, page.position)  # noqa: SLF001 - its own kind
-        return head.lsn <= snapshot.until
+        first = self._latest._head(range_id, page.body, page.position)  # noqa: SLF001 - its own kind
+        return first <= snapshot.until
 
 
 def _reached(snapshot: Snapshot, at: Position) -> Snapshot:

@@ -45,22 +45,22 @@ def versions(*documents: Any, paths: Sequence[str] = ("/pk",)) -> Sequence[Chang
 def decoded(reader: Changes, body: bytes) -> Sequence[Change]:
     """Decode a page, whose columns must say the same, and its documents one by one, too."""
     found, cut = reader.decode(RANGE, body), reader.cut(RANGE, body)
-    assert cut.container_rid == found.container_rid
-    same = replace(cut.rows, bodies=[bytes(x) for x in cut.rows.bodies])
-    assert same == Rows.of(found.changes)
+    same = replace(cut, bodies=[bytes(x) for x in cut.bodies])
+    assert same == Rows.of(found)
     documents, _, rest = body.rpartition(b"]")
     odd = b',{"_lsn":999999,"metadata":{"lsn":999999}}]'
     with_odd = reader.decode(RANGE, documents + odd + rest)
-    assert with_odd.changes[-1].unreadable is not None
-    assert [*with_odd.changes[:-1]] == [*found.changes]
-    return found.changes
+    assert with_odd[-1].unreadable is not None
+    assert [*with_odd[:-1]] == [*found]
+    return found
 
 
 def test_a_latest_version_is_a_replace_with_the_item_as_its_body_byte_for_byte() -> None:
     raw = b'{"Documents":[ { "id":"a", "pk":"p", "x":1.0, "_ts":5, "_lsn":7 } ],"_rid":"rid="}'
-    found = Changes(["/pk"], all_versions=False).decode(RANGE, raw)
-    assert found.container_rid == "rid="
-    assert [*found.changes] == [
+    of = list[str]()
+    found = Changes(["/pk"], all_versions=False, check=of.append).decode(RANGE, raw)
+    assert of == ["rid="]
+    assert [*found] == [
         Change(
             range_id=RANGE,
             sequence=(7 << 16) | 0xFFFF,
@@ -200,7 +200,7 @@ def odd_page(*documents: bytes, all_versions: bool = False) -> Sequence[Change]:
     body = b'{"_rid":"rid=","Documents":[%b]}' % b",".join(documents)
     with pytest.raises(RangeRefused, match=r"sequence .* cannot be read"):
         reader.cut(RANGE, body, end=9)
-    return reader.decode(RANGE, body, end=9).changes
+    return reader.decode(RANGE, body, end=9)
 
 
 @pytest.mark.parametrize(
@@ -255,17 +255,18 @@ def test_half_a_surrogate_pair_in_an_item_stays_as_it_came() -> None:
         odd,
         msgspec.json.encode(item(id="c", _lsn=9)),
     )
-    reader = Changes(["/pk"], all_versions=False)
+    of = list[str]()
+    reader = Changes(["/pk"], all_versions=False, check=of.append)
     found = reader.decode(RANGE, raw)
-    assert [(x.id, x.unreadable, x.sequence >> 16) for x in found.changes] == [
+    assert [(x.id, x.unreadable, x.sequence >> 16) for x in found] == [
         ("a", None, 7),
         ("b", None, 8),
         ("c", None, 9),
     ]
-    assert found.changes[1].body == odd
-    assert found.container_rid == "rid="
-    assert reader.head(RANGE, raw).lsn == 7
-    assert [*map(bytes, reader.cut(RANGE, raw).rows.bodies)][1] == odd
+    assert found[1].body == odd
+    assert {*of} == {"rid="}
+    assert reader.head(RANGE, raw) == 7
+    assert [*map(bytes, reader.cut(RANGE, raw).bodies)][1] == odd
 
 
 def test_an_item_that_has_no_place_at_all_is_refused() -> None:
