@@ -34,7 +34,7 @@ from changefeed.feeds.cosmos.positions import (
 )
 from changefeed.feeds.cosmos.repeating import POSITION
 from changefeed.feeds.cosmos.requests import RangeMoved, RequestRefused, Requests
-from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
+from changefeed.feeds.cosmos.topology import Place, Topology, part_between
 from changefeed.feeds.errors import (
     FeedError,
     FeedRefused,
@@ -251,7 +251,7 @@ class CosmosFeed(Feed):
                 place = self._topology.find(found)
             if not isinstance(place, Place):
                 return None
-            query = partial(self._query, place.bounds, behind, since)
+            query = partial(self._query, place, behind, since)
             try:
                 answer = await self._requests.changes(place, header, limit, query)
             except RangeMoved:
@@ -265,13 +265,13 @@ class CosmosFeed(Feed):
                 return place, answer
         raise FeedUnavailable(f"range {found.id!r} keeps moving; ask again")
 
-    def _query(self, bounds: Bounds, after: Position | None, since: object) -> dict[str, Any]:
+    def _query(self, at: Place, after: Position | None, since: object) -> dict[str, Any]:
         mode = _CLIENT_MODES[self._mode]
         if after is None:
-            feed_range = client_range(bounds.low, bounds.high)
+            feed_range = client_range(at.low, at.high)
             return {"feed_range": feed_range, "start_time": since, "mode": mode}
         token = client_token(
-            after, container_rid=self._rid, mode=mode, low=bounds.low, high=bounds.high
+            after, container_rid=self._rid, mode=mode, low=at.low, high=at.high
         )
         return {"continuation": token}
 

@@ -146,7 +146,7 @@ class Requests:
                 raise RangeMoved
 
         if isinstance(at, Place):
-            query["feed_range"] = client_range(at.bounds.low, at.bounds.high)
+            query["feed_range"] = client_range(at.low, at.high)
         else:
             query["partition_key"] = _for_client(at)
         reserved = await self.spending.reserve()

@@ -35,27 +35,17 @@ _PART = re.compile(r"([0-9A-F]*)-([0-9A-F]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """Hashes from ``low`` up to but not including ``high``."""
-
-    low: str
-    high: str
-
-    def common(self, other: "Bounds") -> "Bounds | None":
-        low, high = max(self.low, other.low), min(self.high, other.high)
-        return Bounds(low=low, high=high) if low < high else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a range is read: some bounds in one physical range.
+    """Where a range is read: the hashes from ``low`` up to but not including ``high`` in one
+    physical range.
 
     ``original`` says that this physical range was there from the start, so that its LSNs
     have never begun again.
     """
 
     physical: RangeId
-    bounds: Bounds
+    low: str
+    high: str
     original: bool
 
 
@@ -92,17 +82,16 @@ class Topology:
         """
         for x in self.physical:
             if x.id == found.id:
-                return _place(x, _bounds(x))
-        bounds = _named_bounds(found.id)
-        if bounds is not None:
-            holders = self._holders(bounds)
-            if len(holders) == 1:
-                return _place(holders[0], bounds)
-            return self._parts(found, bounds)
+                return _place(x, x)
+        part = _PART.fullmatch(found.id)
+        if part is not None and LOWEST <= part[1] < part[2] <= HIGHEST:
+            found = replace(found, low=part[1], high=part[2])
+            holders = self._holders(found)
+            return _place(holders[0], found) if len(holders) == 1 else self._parts(found)
         if not self._descendants(found.id):
             raise RangeUnknown(found.id)
         if found.high:
-            return self._parts(found, _bounds(found))
+            return self._parts(found)
         if self._merged_since(found.id):
             raise FeedRefused(
                 f"range {found.id!r} was merged with another while no host was looking, and "
@@ -117,8 +106,9 @@ class Topology:
 
         Raise ``FeedRefused`` for others: each physical range counts its LSNs for itself.
         """
-        bounds = Bounds(low=parts[0].low, high=parts[-1].high)
-        holders = self._holders(bounds)
+        newest = max(parts, key=lambda x: x.generation)
+        joined = part_between(newest, parts[0].low, parts[-1].high)
+        holders = self._holders(joined)
         if len(holders) != 1:
             names = ", ".join(x.id for x in holders)
             raise FeedRefused(
@@ -127,33 +117,28 @@ class Topology:
                 f"merge these"
             )
         (holder,) = holders
-        newest = max(parts, key=lambda x: x.generation)
-        joined = part_between(newest, bounds.low, bounds.high)
-        if _bounds(holder) == bounds:
+        if joined.covers(holder):
             return replace(holder, generation=max(holder.generation, joined.generation))
         of_one = len({x.of for x in parts}) == 1
         return joined if of_one else replace(joined, of=None)
 
-    def _holders(self, bounds: Bounds) -> Sequence[FeedRange]:
-        return [x for x in self.physical if _bounds(x).common(bounds)]
+    def _holders(self, found: FeedRange) -> Sequence[FeedRange]:
+        return [x for x in self.physical if x.shares_keys_with(found)]
 
     def _descendants(self, range_id: RangeId) -> tuple[FeedRange, ...]:
         return tuple(x for x in self.physical if range_id in x.parents)
 
-    def _parts(self, ended: FeedRange, bounds: Bounds) -> tuple[FeedRange, ...]:
-        """Cut bounds at those of the physical ranges: what takes over from a range.
+    def _parts(self, ended: FeedRange) -> tuple[FeedRange, ...]:
+        """Cut a range at the bounds of the physical ranges: what takes over from it.
 
         A half of a merged range is one of the feed's own: LSNs that both halves have from
         before their merge name other changes in each.
         """
         found = []
-        for x in self._holders(bounds):
-            part = _bounds(x).common(bounds)
-            if part == _bounds(x):
-                found.append(x)
-            elif part is not None:
-                half = part_between(x, part.low, part.high)
-                found.append(replace(half, of=None, parents=(ended.id,)))
+        for x in self._holders(ended):
+            half = part_between(x, max(x.low, ended.low), min(x.high, ended.high))
+            whole = ended.covers(x)
+            found.append(x if whole else replace(half, of=None, parents=(ended.id,)))
         return tuple(found)
 
     def _merged_since(self, range_id: RangeId) -> bool:
@@ -167,20 +152,8 @@ class Topology:
         return frozenset(x.id for x in self._descendants(range_id))
 
 
-def _bounds(x: FeedRange) -> Bounds:
-    return Bounds(low=x.low, high=x.high)
-
-
-def _place(held: FeedRange, bounds: Bounds) -> Place:
-    return Place(physical=held.id, bounds=bounds, original=not held.parents)
-
-
-def _named_bounds(range_id: RangeId) -> Bounds | None:
-    """Read the bounds that the id of a part names."""
-    found = _PART.fullmatch(range_id)
-    if found is None or not LOWEST <= found[1] < found[2] <= HIGHEST:
-        return None
-    return Bounds(low=found[1], high=found[2])
+def _place(held: FeedRange, found: FeedRange) -> Place:
+    return Place(physical=held.id, low=found.low, high=found.high, original=not held.parents)
 
 
 def part_between(found: FeedRange, low: str, high: str) -> FeedRange:

@@ -212,4 +212,4 @@ class ShiftingReader(Feed):
         assert lsn is not None
         items = self._store.items[place.physical]
         behind = items[bisect_right(items, lsn, key=lambda x: x.lsn) :]
-        return [x for x in behind if place.bounds.low <= x.hash < place.bounds.high]
+        return [x for x in behind if place.low <= x.hash < place.high]

@@ -43,7 +43,7 @@ def test_each_key_is_read_by_one_part_as_the_feed_finds_it(hashed: str, into: in
     found = [topology.find(part_between(WHOLE, *x)) for x in even_parts(WHOLE, into)]
     places = [x for x in found if isinstance(x, Place)]
     assert len(places) == into
-    assert sum(x.bounds.low <= hashed < x.bounds.high for x in places) == 1
+    assert sum(x.low <= hashed < x.high for x in places) == 1
 
 
 def test_what_has_no_bounds_or_too_few_hashes_is_refused() -> None:

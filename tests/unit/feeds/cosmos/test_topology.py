@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from changefeed.feeds.cosmos.topology import Bounds, Place, Topology, part_between
+from changefeed.feeds.cosmos.topology import Place, Topology, part_between
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
 
@@ -40,9 +40,7 @@ def test_halves_of_a_merged_range_are_read_on_within_their_own_bounds() -> None:
     low, high = (part for x in (LOW, HIGH) for part in parts(topology.find(x)))
     assert low == replace(made("-20", "", "20", "1"), generation=(3, 1))
     assert high == replace(made("20-FF", "20", "FF", "2"), generation=(3, 1))
-    assert topology.find(low) == Place(
-        physical=RangeId("3"), bounds=Bounds(low="", high="20"), original=False
-    )
+    assert topology.find(low) == Place(physical=RangeId("3"), low="", high="20", original=False)
 
 
 def test_what_halves_of_a_merged_range_have_alike_names_no_change_in_both() -> None:
@@ -154,4 +152,4 @@ def test_leases_that_are_followed_cover_every_hash_once_whatever_was_split_and_m
         for x in leases:
             place = topology.find(x)
             assert isinstance(place, Place)
-            assert (place.bounds.low, place.bounds.high) == (x.low, x.high)
+            assert (place.low, place.high) == (x.low, x.high)
