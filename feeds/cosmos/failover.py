@@ -39,7 +39,7 @@ class Failover:
     """What the requests for one container have in common when regions fail."""
 
     def __init__(self, container: ContainerProxy) -> None:
-        self._container = container
+        self.container = container
         self._suspected = asyncio.Event()
         self.suspected_at = -inf
         """When a region last did not answer, on the clock of the loop. What the client has
@@ -82,7 +82,7 @@ class Failover:
         while True:
             await self._suspected.wait()
             self._suspected.clear()
-            for ask in (self._tell, partial(self._container.read, **_QUICK)):
+            for ask in (self._tell, partial(self.container.read, **_QUICK)):
                 with suppress(Exception):  # the requests of callers tell what is wrong
                     async with asyncio.timeout(_LONGEST):
                         await ask()
@@ -93,7 +93,7 @@ class Failover:
     async def _tell(self) -> None:
         # Of a write that nobody sends: told so of a read, the client would avoid a region for
         # reads, and that may be the one that answers.
-        await self._container.delete_item(
+        await self.container.delete_item(
             "none",
             "none",
             etag="none",

@@ -1,8 +1,10 @@
-"""Further pages of a range by the request that the client has made for one of them.
+"""Further pages of a range, and changes to an item, by the request that the client has made for
+one of them.
 
 The client makes each request anew: to route, sign and log it takes more than half of the CPU
-of a page. So what it has signed for a place is kept for a minute, and sent again by the
-client's own transport, which knows proxies and certificates, from another position.
+of a page, and most of that of a write. So what it has signed is kept for a minute, and sent
+again by the client's own transport, which knows proxies and certificates: for a place from
+another position, for an item with another change, as the signature covers neither.
 
 After an answer that is not for us to judge (``Answer.is_ours``), and where nothing answers, the
 client asks in its own way: it knows the other regions, renews tokens, and waits for busy
@@ -15,9 +17,9 @@ the latest.
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Generic, TypeVar, cast
 from uuid import UUID
 
 from azure.core.exceptions import AzureError
@@ -28,9 +30,9 @@ from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.cosmos.answers import Answer
 from changefeed.feeds.cosmos.failover import Failover
-from changefeed.feeds.cosmos.topology import Place
 from changefeed.runtime.unique_names import unique_name
 
+K = TypeVar("K", bound=Hashable)
 _KEPT_FOR: Final = 60.0
 """Seconds. A signature is good for a quarter of an hour."""
 _SILENCE: Final = 5.0
@@ -40,7 +42,7 @@ CONDITION: Final = "if-match"
 ANSWER: Final = "prefer"
 _OF_ONE: Final = {POSITION, CONDITION, ANSWER}
 _LENGTH: Final = "content-length"
-_LIMIT: Final = "x-ms-max-item-count"
+LIMIT: Final = "x-ms-max-item-count"
 _ID: Final = "x-ms-activity-id"
 _OF_TRANSPORT: Final = (
     "connection_timeout",
@@ -90,38 +92,45 @@ class SignedRequest:
         return Answer.of(await self.transport.send(request, **options))
 
 
-class RepeatedReads:
-    """The last request of a client for each place of one container."""
+class RepeatedRequests(Generic[K]):
+    """The last request of a client for each page, or change, of one container."""
 
-    def __init__(self, container: ContainerProxy, failover: Failover) -> None:
-        self._container = container
+    def __init__(self, failover: Failover) -> None:
         self._failover = failover
-        self._signed = dict[Place, SignedRequest]()
+        self._signed = dict[K, SignedRequest]()  # the oldest first
 
-    async def ask(self, place: Place, after: Mapping[str, str], limit: int) -> Answer | None:
-        """Ask for the page behind a position, which is the header that names it, or none for
-        the first; return ``None`` where the client has to ask.
+    async def ask(
+        self,
+        what: K,
+        own: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        goes_on: Callable[[Answer], bool],
+    ) -> Answer | None:
+        """Ask by the request that is kept, as long as its answers say that it ``goes_on``;
+        return ``None`` where the client has to ask.
         """
-        signed = self._signed.get(place)
+        signed = self._signed.get(what)
         if signed is None or not signed.is_good(self._failover):
             return None
         answer = None
         try:
-            answer = await signed.sent_again({**after, _LIMIT: str(limit)})
+            answer = await signed.sent_again(own, body)
         except (AzureError, ValueError):  # the latter where the client was closed
             return None
         finally:  # also where its caller has given it up
-            if (answer is None or not answer.is_page) and self._signed.get(place) is signed:
-                del self._signed[place]
-        return answer if answer.is_ours else None
+            if (answer is None or not goes_on(answer)) and self._signed.get(what) is signed:
+                del self._signed[what]
+        return answer
 
-    def keep(self, place: Place, signed: SignedRequest, answer: Answer) -> None:
-        """Ask for the next page by this request of the client, if its answer was one."""
-        if not answer.is_page or is_watched(self._container):
+    def keep(self, what: K, signed: SignedRequest) -> None:
+        """Ask for more of it by this request of the client, unless each is to be seen."""
+        if is_watched(self._failover.container):
             return
-        # Places go as ranges are split.
-        self._signed = {x: y for x, y in self._signed.items() if y.is_good(self._failover)}
-        self._signed[place] = signed
+        while self._signed and not next(iter(self._signed.values())).is_good(self._failover):
+            del self._signed[next(iter(self._signed))]
+        self._signed.pop(what, None)  # the youngest is the last
+        self._signed[what] = signed
 
 
 def is_watched(container: ContainerProxy) -> bool:

@@ -15,6 +15,7 @@ that nothing here needs.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
+from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -32,7 +33,7 @@ from changefeed.feeds.cosmos.errors import (
 )
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.positions import client_range
-from changefeed.feeds.cosmos.repeating import RepeatedReads, SignedRequest
+from changefeed.feeds.cosmos.repeating import LIMIT, RepeatedRequests, SignedRequest
 from changefeed.feeds.cosmos.spending import Budget, Spending
 from changefeed.feeds.cosmos.topology import Place, Topology
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
@@ -45,6 +46,7 @@ TIMEOUT = 30.0
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
 _SPLITTING: Final = 1007
 _TRIES: Final = 3
+_IS_PAGE: Final = attrgetter("is_page")
 _PROPERTIES: Final = {"_rid", "partitionKey"}  # of each container
 _OF_A_QUERY: Final = ("x-ms-documentdb-isquery", "x-ms-documentdb-query-enablecrosspartition")
 _OF_A_PLAN: Final = {
@@ -94,14 +96,14 @@ class Requests:
         self.spending = Spending(budget)
         self._container = container
         self._failover = failover
-        self._repeated = RepeatedReads(container, failover)
+        self._repeated = RepeatedRequests[Place](failover)
         self._where = where
         self._listing = asyncio.Lock()
 
     def in_another_mode(self) -> "Requests":
         """Return those of a reader whose pages are of another kind, from the same budget."""
         other = copy(self)
-        other._repeated = RepeatedReads(self._container, self._failover)  # noqa: SLF001 - its own kind
+        other._repeated = RepeatedRequests[Place](self._failover)  # noqa: SLF001 - its own kind
         return other
 
     async def container(self) -> Mapping[str, Any]:
@@ -119,12 +121,13 @@ class Requests:
         query: Callable[[], Mapping[str, Any]],
     ) -> Answer:
         """Ask for one page: 200 with changes, or 304. ``query`` says what goes to the client:
-        the page that ``RepeatedReads.ask`` finds by ``after``, where that is given.
+        the page that is behind ``after``, the header which names that, where one does.
         """
         reserved, answer = await self.spending.reserve(), None
         if after is not None:
-            answer = await self._ask(self._repeated.ask(place, after, limit))
-        if answer is None:
+            own = {**after, LIMIT: str(limit)}
+            answer = await self._ask(self._repeated.ask(place, own, goes_on=_IS_PAGE))
+        if answer is None or not answer.is_ours:
             request = self._by_client(place, query(), limit, keep=after is not None)
             answer = await self._ask(request)
         self.spending.charged(answer.headers, reserved)
@@ -186,8 +189,8 @@ class Requests:
         except ValueError as error:
             # what the client says before it asks: the token is of another container
             raise FeedRefused(is_recreated(self._where)) from error
-        if keep:
-            self._repeated.keep(place, signed[0], answer)
+        if keep and answer.is_page:
+            self._repeated.keep(place, signed[0])
         return answer
 
     async def _queried(self, after: str = "", **query: Any) -> Answer:

@@ -10,15 +10,23 @@ from contextlib import suppress
 from copy import copy
 from typing import Any, TypeAlias, TypeVar
 
+import msgspec
 from azure.core import MatchConditions
+from azure.core.pipeline import PipelineRequest
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from changefeed.feeds.cosmos.answers import Answer
 from changefeed.feeds.cosmos.client import forget_deleted
 from changefeed.feeds.cosmos.failover import Failover
+from changefeed.feeds.cosmos.repeating import (
+    ANSWER,
+    CONDITION,
+    RepeatedRequests,
+    SignedRequest,
+)
 from changefeed.stores.bounded import CallLimits, StoreCalls
 from changefeed.stores.cosmos.errors import translate_errors
-from changefeed.stores.cosmos.repeating import RepeatedChanges
 
 Document: TypeAlias = dict[str, Any]
 Operations: TypeAlias = Sequence[Mapping[str, Any]]
@@ -28,6 +36,8 @@ _AS_MUCH_AS_FITS = -1
 """A page is as large as the service lets it be: 4 MB, which is a listing of most fleets."""
 
 _MAX_ETAG = 256
+_MADE = (200, 204)
+_SESSION = "x-ms-session-token"
 _MAX_OPERATIONS = 10  # the service refuses more in one partial update
 
 
@@ -49,7 +59,7 @@ class Items:
         self.partitioned_by_id = partitioned_by_id
         self._keys: dict[str, str] = {}  # of items whose key is not their id
         self._calls: StoreCalls | None = None
-        self._repeated = RepeatedChanges(proxy, failover)
+        self._repeated = RepeatedRequests[str](failover)
 
     def bounded(self, bounds: CallLimits) -> "Items":
         """Return the same, asked within bounds."""
@@ -150,7 +160,7 @@ class Items:
         assert 0 < len(operations) <= _MAX_OPERATIONS, f"{len(operations)} changes to {name!r}"
 
         async def patched(condition: Mapping[str, Any]) -> Document:
-            made = await self._repeated.make(name, operations, etag, whole=whole)
+            made = await self._patched_again(name, operations, etag, whole=whole)
             if made is not None:
                 return made
             answer = await self._proxy.patch_item(
@@ -159,11 +169,41 @@ class Items:
                 [dict(x) for x in operations],
                 **condition,
                 no_response=not whole,
-                raw_request_hook=lambda x: self._repeated.keep(name, x),
+                raw_request_hook=keep,
             )
             return dict(answer) if whole else {"_etag": _etag_in(answer)}
 
+        def keep(request: PipelineRequest[Any]) -> None:
+            # Where an account takes writes in several regions, the client says with each what
+            # it has seen: it goes on to.
+            if _SESSION not in request.http_request.headers:
+                self._repeated.keep(name, SignedRequest.by_client(request))
+
         return await self._written("patch", etag, patched)
+
+    async def _patched_again(
+        self, name: str, operations: Operations, etag: str, *, whole: bool
+    ) -> Document | None:
+        """Change an item by the request that the client has made for the change before.
+
+        Return ``None`` unless the answer says that the change was made. The client then writes
+        under the same etag, and may find it made, as where it repeats a write by itself.
+        """
+        own = {CONDITION: etag} | ({} if whole else {ANSWER: "return=minimal"})
+        try:
+            body = msgspec.json.encode({"operations": operations})
+            answer = await self._repeated.ask(name, own, body, goes_on=_is_made)
+            if answer is None or not _is_made(answer):
+                return None
+            made = msgspec.json.decode(answer.body, type=Document) if whole else {}
+        except (msgspec.MsgspecError, ValueError):
+            return None
+        made = made or {"_etag": answer.etag}
+        connection = self._proxy.client_connection
+        session: Any = connection.session  # it has no types
+        if session is not None:  # reads that follow have the change in their session
+            session.update_session(connection, made, answer.headers)
+        return made
 
     async def _written(
         self, kind: str, etag: str, write: Callable[[Mapping[str, Any]], Awaitable[T]]
@@ -215,6 +255,10 @@ class Items:
 _NOT_THERE, _IS_THERE, _MOVED = (404,), (409,), (404, 412)
 _ANOTHER_CONTAINER = ((404, 1002), (404, 1003), (400, 1024))
 _NOT_ABOUT_THE_ITEM = (1002, 1003)  # no session to read in; no such container
+
+
+def _is_made(answer: Answer) -> bool:
+    return answer.status in _MADE and bool(answer.etag)
 
 
 def _etag_in(answer: Any) -> str:
