@@ -7,6 +7,7 @@ What no store may answer is asserted here, for each that a host runs over.
 """
 
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from math import inf
 from typing import TypeVar
 
@@ -20,6 +21,14 @@ from changefeed.stores.store import WHOLE, Listed, Record, Store
 T = TypeVar("T")
 _MAX_REST = 10  # expirations
 _OF_LEASES = (LEASES, OWNERSHIP, CHECKPOINTS)
+
+
+@dataclass(slots=True)
+class _Failures:
+    """When calls began to fail, and when one last did."""
+
+    since: float
+    last: float
 
 
 class CallLimits:
@@ -43,71 +52,53 @@ class CallLimits:
         when_failing: Callable[[StoreUnavailable, float], None] = lambda *_: None,
     ) -> None:
         self.timeout = timeout
-        self.on_call = on_call
-        self.patience = patience or Patience(0)
         self.expiration = expiration
-        self.clock = clock
-        self.when_failing = when_failing
-        self._stores: list[StoreCalls] = []
-
-    def calls(self) -> "StoreCalls":
-        """Return what the calls to one more store go through."""
-        self._stores.append(StoreCalls(self))
-        return self._stores[-1]
+        self._on_call = on_call
+        self._patience = patience or Patience(0)
+        self._clock = clock
+        self._when_failing = when_failing
+        self._failures = dict[str, _Failures]()
 
     @property
     def failing(self) -> bool:
-        """Whether leases cannot be written to one of the stores."""
-        return any(x.failing for x in self._stores)
-
-
-class StoreCalls:
-    """The calls of a host to one store, and what came of those about leases."""
-
-    def __init__(self, bounds: CallLimits) -> None:
-        self._bounds = bounds
-        self._since: float | None = None
-        self._last = -inf
-
-    @property
-    def failing(self) -> bool:
-        """Whether there were only failures for an expiration.
+        """Whether leases, or a part of them, cannot be written: there were only failures for an
+        expiration.
 
         After some time without another failure, more after each try, it is worth a try again:
         the host may have had nothing to write meanwhile.
         """
-        expiration = self._bounds.expiration
-        lasted = 0.0 if self._since is None else self._last - self._since
-        longest = min(lasted, _MAX_REST * expiration)
-        return lasted >= expiration and self._bounds.clock() - self._last < longest
+        return any(map(self._are_lasting, self._failures.values()))
+
+    def _are_lasting(self, failures: _Failures) -> bool:
+        lasted = failures.last - failures.since
+        longest = min(lasted, _MAX_REST * self.expiration)
+        return lasted >= self.expiration and self._clock() - failures.last < longest
 
     async def ask(
-        self, name: str, call: Awaitable[T], *, of_leases: bool = False, writes: bool = False
+        self, name: str, call: Awaitable[T], *, kind: str = "", writes: bool = False
     ) -> T:
-        """Await a call within bounds. One ``of_leases`` counts where it fails, and one that
-        also ``writes`` where it got through; what was refused says nothing of that.
+        """Await a call. One about a kind of leases counts where it fails, and one that also
+        ``writes`` where it got through; what was refused says nothing of that.
         """
-        bounds = self._bounds
-        bounds.on_call(name)
+        self._on_call(name)
         try:
             asked = in_time(
-                call, bounds.timeout, who="the store", name=name, unavailable=StoreUnavailable
+                call, self.timeout, who="the store", name=name, unavailable=StoreUnavailable
             )
-            answer = await bounds.patience.ask(name, asked, StoreUnavailable)
+            answer = await self._patience.ask(name, asked, StoreUnavailable)
         except StoreUnavailable as error:
-            if of_leases:
-                self._failed(error)
+            if kind in _OF_LEASES:
+                self._failed(kind, error)
             raise
-        if of_leases and writes and answer is not None:
-            self._since = None
+        if writes and answer is not None:
+            self._failures.pop(kind, None)
         return answer
 
-    def _failed(self, error: StoreUnavailable) -> None:
-        was_failing, self._last = self.failing, self._bounds.clock()
-        if self._since is None:
-            self._since = self._last
+    def _failed(self, kind: str, error: StoreUnavailable) -> None:
+        was_failing, now = self.failing, self._clock()
+        self._failures.setdefault(kind, _Failures(since=now, last=now)).last = now
         if self.failing and not was_failing:
-            self._bounds.when_failing(error, self._bounds.expiration)
+            self._when_failing(error, self.expiration)
 
 
 class BoundedStore(Store):
@@ -115,12 +106,12 @@ class BoundedStore(Store):
 
     def __init__(self, store: Store, bounds: CallLimits) -> None:
         self._store = store
-        self._calls = bounds.calls()
+        self._bounds = bounds
 
     async def list(
         self, kinds: Collection[str], since: str = WHOLE, put: Record | None = None
     ) -> Listed:
-        listed = await self._calls.ask("list", self._store.list(kinds, since, put))
+        listed = await self._bounds.ask("list", self._store.list(kinds, since, put))
         for x in listed.records:
             assert x.kind in kinds, f"{x.kind} {x.key!r} was listed among {kinds}"
             assert x.position is None, f"{x.kind} {x.key!r} was listed with its position"
@@ -128,17 +119,15 @@ class BoundedStore(Store):
         return listed
 
     async def get(self, kind: str, key: str) -> Record | None:
-        found = await self._calls.ask(
-            "get", self._store.get(kind, key), of_leases=kind in _OF_LEASES
-        )
+        found = await self._bounds.ask("get", self._store.get(kind, key), kind=kind)
         assert found is None or (found.kind, found.key) == (kind, key), (
             f"{found} was answered for {kind} {key!r}"
         )
         return found
 
     async def put(self, record: Record) -> Record | None:
-        written = await self._calls.ask(
-            "put", self._store.put(record), of_leases=record.kind in _OF_LEASES, writes=True
+        written = await self._bounds.ask(
+            "put", self._store.put(record), kind=record.kind, writes=True
         )
         if written is not None:
             name = f"{record.kind} {record.key!r}"
@@ -150,4 +139,4 @@ class BoundedStore(Store):
         return written
 
     async def delete(self, kind: str, key: str, version: str) -> bool:
-        return await self._calls.ask("delete", self._store.delete(kind, key, version))
+        return await self._bounds.ask("delete", self._store.delete(kind, key, version))

@@ -357,11 +357,11 @@ class Fleet:
 
 def _cut_off(host: Host) -> None:
     """Let no call of a killed host reach its stores, and answer none."""
-    for calls in host._bounds._stores:  # noqa: SLF001 - what a process loses when it dies
-        calls.ask = _never  # type: ignore[method-assign, assignment]
+    bounds: Any = host._bounds  # noqa: SLF001 - what a process loses when it dies
+    bounds.ask = _never
 
 
-async def _never(_: str, call: Awaitable[Any], **__: bool) -> NoReturn:
+async def _never(_: str, call: Awaitable[Any], **__: object) -> NoReturn:
     if asyncio.iscoroutine(call):
         call.close()
     while True:

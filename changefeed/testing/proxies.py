@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from changefeed.stores.bounded import CallLimits
+from changefeed.stores.kinds import CHECKPOINTS, LEASES
 
 T = TypeVar("T")
 Around = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
@@ -24,12 +25,12 @@ def proxied(inner: T, around: Around) -> T:
 
 def within(inner: T, bounds: CallLimits) -> T:
     """Ask it within bounds: for what stands between a host and its stores, and stalls."""
-    calls = bounds.calls()
+    kept = CHECKPOINTS if hasattr(inner, "write") else LEASES
 
     async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         writes = name in _WRITES
-        of_leases = writes or name == "read"
-        return await calls.ask(name, call(), of_leases=of_leases, writes=writes)
+        kind = kept if writes or name == "read" else ""
+        return await bounds.ask(name, call(), kind=kind, writes=writes)
 
     return proxied(inner, around)
 

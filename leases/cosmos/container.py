@@ -38,7 +38,7 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.unique_names import unique_name
-from changefeed.stores.bounded import CallLimits, StoreCalls
+from changefeed.stores.bounded import CallLimits
 from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.cosmos.store import CosmosStore
@@ -67,13 +67,13 @@ class CosmosLeases(StoredMembers):
         mode: str = documents.INCREMENTAL,
         only_look: bool = False,
         changes: LeaseChanges | None = None,
-        calls: StoreCalls | None = None,
+        bounds: CallLimits | None = None,
     ) -> None:
         self._records = CosmosStore(items, names)
         super().__init__(self._records, where=names.prefix)
         self._items = items
         self._changes = changes
-        self._calls = calls
+        self._bounds = bounds
         self._shared = False  # with processors of another kind, when last listed
         self._names = names
         self._mode = mode
@@ -88,7 +88,7 @@ class CosmosLeases(StoredMembers):
             mode=self._mode,
             only_look=self._only_look,
             changes=self._changes,
-            calls=bounds.calls(),
+            bounds=bounds,
         )
 
     async def list(self) -> Sequence[Lease]:
@@ -130,8 +130,8 @@ class CosmosLeases(StoredMembers):
         return ListedFleet(leases=leases, members=members, total=None, token=next_token)
 
     async def _asked(self, of_changes: Awaitable[T]) -> T:
-        calls = self._calls
-        return await (of_changes if calls is None else calls.ask("changes", of_changes))
+        bounds = self._bounds
+        return await (of_changes if bounds is None else bounds.ask("changes", of_changes))
 
     async def _finish_creating(self, *, listed: bool) -> None:
         """Let others in: a host that lists has created what was missing at its last look."""

@@ -25,8 +25,9 @@ from changefeed.feeds.cosmos.repeating import (
     RepeatedRequests,
     SignedRequest,
 )
-from changefeed.stores.bounded import CallLimits, StoreCalls
+from changefeed.stores.bounded import CallLimits
 from changefeed.stores.cosmos.errors import translate_errors
+from changefeed.stores.kinds import LEASES
 
 Document: TypeAlias = dict[str, Any]
 Operations: TypeAlias = Sequence[Mapping[str, Any]]
@@ -58,13 +59,13 @@ class Items:
         self._failover = failover
         self.partitioned_by_id = partitioned_by_id
         self._keys: dict[str, str] = {}  # of items whose key is not their id
-        self._calls: StoreCalls | None = None
+        self._bounds: CallLimits | None = None
         self._repeated = RepeatedRequests[str](failover)
 
     def bounded(self, bounds: CallLimits) -> "Items":
         """Return the same, asked within bounds."""
         bound = copy(self)
-        bound._calls = bounds.calls()  # noqa: SLF001 - a copy of ours
+        bound._bounds = bounds  # noqa: SLF001 - a copy of ours
         return bound
 
     def keyed(self, document: Document) -> Document:
@@ -233,11 +234,11 @@ class Items:
                         return None
                     raise
 
-        if self._calls is None:
+        if self._bounds is None:
             return await answered()
         writes = name == "patch"  # documents of leases are written so, and nothing else
-        of_leases = writes or name == "read"
-        return await self._calls.ask(name, answered(), of_leases=of_leases, writes=writes)
+        kind = LEASES if writes or name == "read" else ""
+        return await self._bounds.ask(name, answered(), kind=kind, writes=writes)
 
     async def _following(self, call: Callable[[], Awaitable[T]]) -> T:
         """Call; where that fails as it does in a container that was deleted and made again, let
