@@ -34,7 +34,7 @@ from changefeed.feeds.cosmos.positions import (
 )
 from changefeed.feeds.cosmos.repeating import POSITION
 from changefeed.feeds.cosmos.requests import RangeMoved, RequestRefused, Requests
-from changefeed.feeds.cosmos.topology import Place, Topology, part_between
+from changefeed.feeds.cosmos.topology import Place, part_between
 from changefeed.feeds.errors import (
     FeedError,
     FeedRefused,
@@ -80,26 +80,14 @@ class CosmosFeed(Feed):
 
     children_inherit_positions = True
 
-    def __init__(
-        self,
-        requests: Requests,
-        *,
-        mode: Mode,
-        container_rid: str,
-        key_paths: Sequence[str],
-        hash_version: int = EVEN_HASHES,
-    ) -> None:
+    def __init__(self, requests: Requests, *, mode: Mode) -> None:
         self._requests = requests
-        self._hash_version = hash_version
         self._mode: Mode = mode
-        self._rid = container_rid
-        self._levels = len(key_paths)
         self._changes = Changes(
-            key_paths,
+            requests.key_paths,
             all_versions=mode == "all-versions",
-            check=partial(requests.check_same_container, container_rid),
+            check=requests.check_same_container,
         )
-        self._topology = Topology(physical=())
         self._behind: dict[RangeId, tuple[float, Position]] = {}
         self._clock = asyncio.get_running_loop().time
 
@@ -112,19 +100,21 @@ class CosmosFeed(Feed):
         """The resource id of the container, of which the next one of its name has another; and
         the mode, if it is not that of the latest versions.
         """
-        return self._rid if self._mode == "latest-version" else f"{self._rid}?mode={self._mode}"
+        rid = self._requests.rid
+        return rid if self._mode == "latest-version" else f"{rid}?mode={self._mode}"
 
     def split(self, found: FeedRange, into: int) -> Sequence[FeedRange]:
-        if self._hash_version != EVEN_HASHES:
+        version = self._requests.hash_version
+        if version != EVEN_HASHES:
             raise FeedRefused(
-                f"range {found.id!r} cannot be split: its container has version "
-                f"{self._hash_version} of partition keys, whose hashes are not cut here. A "
+                f"range {found.id!r} cannot be split: its container has version {version} of "
+                f"partition keys, whose hashes are not cut here. A "
                 f"container made today has version 2"
             )
         return [part_between(found, low, high) for low, high in even_parts(found, into)]
 
     def merge(self, parts: Sequence[FeedRange]) -> FeedRange:
-        return self._topology.joined(parts)
+        return self._requests.topology.joined(parts)
 
     def sub_range(self, found: FeedRange, low: str, high: str) -> FeedRange:
         return part_between(found, low, high)
@@ -136,14 +126,14 @@ class CosmosFeed(Feed):
         0 and -0 have one text. A delete that does not say its key has the text of no key.
         """
         try:
-            values = key_values(key, self._levels)
+            values = key_values(key, len(self._requests.key_paths))
         except ValueError:
             return None
         return None if 0 in values or {} in values else await self._requests.hash_of(values)
 
     async def ranges(self) -> Sequence[FeedRange]:
-        await self._look()
-        return self._topology.physical
+        await self._requests.look()
+        return self._requests.topology.physical
 
     async def start(self, found: FeedRange, at: StartAt) -> Position:
         await self._find(found)
@@ -171,7 +161,7 @@ class CosmosFeed(Feed):
         raw = await self.fetch(found, after, limit)
         if raw.body is None:
             return Page(changes=(), position=raw.position)
-        named = self._topology.name_of_changes(found)
+        named = self._requests.topology.name_of_changes(found)
         end = lsn_of(raw.position)
         changes = self._changes.decode(found.id, raw.body, end=end, named=named)
         return Page(changes=changes, position=raw.position)
@@ -181,7 +171,7 @@ class CosmosFeed(Feed):
         check_position(found.id, after)
         asked = await self._ask(found, after=after, limit=limit)
         if asked is None:
-            ended_in = self._topology.find(found)
+            ended_in = self._requests.topology.find(found)
             assert not isinstance(ended_in, Place), "it was looked for just now"
             raise RangeEnded(found.id, tuple(Child(range=x, start=after) for x in ended_in))
         place, answer = asked
@@ -247,15 +237,15 @@ class CosmosFeed(Feed):
             place = await self._find(found)
             if not isinstance(place, Place):
                 # What takes over is the latest, and a part may be whole again.
-                await self._look()
-                place = self._topology.find(found)
+                await self._requests.look()
+                place = self._requests.topology.find(found)
             if not isinstance(place, Place):
                 return None
             query = partial(self._query, place, behind, since)
             try:
-                answer = await self._requests.changes(place, header, limit, query)
+                answer = await self._requests.changes(place, header, limit, query, self._mode)
             except RangeMoved:
-                await self._look()
+                await self._requests.look()
             except RequestRefused as refused:
                 if after is None:
                     raise
@@ -271,19 +261,16 @@ class CosmosFeed(Feed):
             feed_range = client_range(at.low, at.high)
             return {"feed_range": feed_range, "start_time": since, "mode": mode}
         token = client_token(
-            after, container_rid=self._rid, mode=mode, low=at.low, high=at.high
+            after, container_rid=self._requests.rid, mode=mode, low=at.low, high=at.high
         )
         return {"continuation": token}
 
     async def _find(self, found: FeedRange) -> Place | tuple[FeedRange, ...]:
         try:
-            return self._topology.find(found)
+            return self._requests.topology.find(found)
         except RangeUnknown:
-            await self._look()  # it may be new
-        return self._topology.find(found)
-
-    async def _look(self) -> None:
-        self._topology = await self._requests.topology(self._rid)
+            await self._requests.look()  # it may be new
+        return self._requests.topology.find(found)
 
     def _stands(
         self, place: Place, range_id: RangeId, after: Position, answer: Answer

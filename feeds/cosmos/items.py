@@ -19,7 +19,7 @@ from changefeed.feeds.cosmos.answers import CONTINUATION, Answer
 from changefeed.feeds.cosmos.documents import documents_of
 from changefeed.feeds.cosmos.keys import steps_of
 from changefeed.feeds.cosmos.requests import Key, RangeMoved, Requests
-from changefeed.feeds.cosmos.topology import Place, Topology
+from changefeed.feeds.cosmos.topology import Place
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange
 
@@ -68,21 +68,20 @@ class CosmosItems:
     Raises ``FeedUnavailable`` and ``FeedRefused``.
     """
 
-    def __init__(self, requests: Requests, identity: str, key_paths: Sequence[str]) -> None:
-        self.identity = identity
-        self.paths = tuple(map(steps_of, key_paths))
+    def __init__(self, requests: Requests) -> None:
+        self.identity = requests.rid
+        self.paths = tuple(map(steps_of, requests.key_paths))
         self._requests = requests
-        self._topology = Topology(physical=())
 
     async def ranges(self) -> Sequence[FeedRange]:
         """List the ranges that there are now, by their bounds."""
-        self._topology = await self._requests.topology(self.identity)
-        return self._topology.physical
+        await self._requests.look()
+        return self._requests.topology.physical
 
     async def holder(self, key: Key) -> FeedRange:
         """Return the range that has a partition key, of those that were listed last."""
         found = await self._requests.hash_of(key)
-        return next(x for x in self._topology.physical if x.low <= found < x.high)
+        return next(x for x in self._requests.topology.physical if x.low <= found < x.high)
 
     async def page(
         self, found: FeedRange, query: Query, after: str = ""
@@ -91,9 +90,9 @@ class CosmosItems:
         place, from the same ``after``.
         """
         for _ in range(_MOVES):
-            if not self._topology.physical:
+            if not self._requests.topology.physical:
                 await self.ranges()
-            place = self._topology.find(found)
+            place = self._requests.topology.find(found)
             if not isinstance(place, Place):
                 return place
             try:
@@ -130,7 +129,7 @@ class CosmosItems:
     def _page(self, answer: Answer) -> ResultPage:
         with _read():
             body = documents_of(answer.body)
-        self._requests.check_same_container(self.identity, body.container_rid)
+        self._requests.check_same_container(body.container_rid)
         return ResultPage(results=body.documents, after=answer.headers.get(CONTINUATION) or "")
 
 

@@ -45,8 +45,7 @@ async def open_items(
     Otherwise as ``open_cosmos``.
     """
     async with _opened(address, access, options, {}) as requests:
-        found = await requests.container()
-        yield CosmosItems(requests, found["_rid"], found["partitionKey"]["paths"])
+        yield CosmosItems(requests)
 
 
 @asynccontextmanager
@@ -66,7 +65,7 @@ async def _opened(
         container = database.get_container_client(address.container)
         budget = options.budget(where, budgets)
         failover = await stack.enter_async_context(Failover.opened(container))
-        yield Requests(container, failover, where=where, budget=budget)
+        yield await Requests.opened(failover, where=where, budget=budget)
 
 
 @asynccontextmanager
@@ -78,19 +77,11 @@ async def feed_over(container: ContainerProxy, *, mode: Mode) -> AsyncIterator[C
     with OF_READERS.errors("the container of the feed"):
         where = require_async(container)
     async with Failover.opened(container) as failover:
-        requests = Requests(container, failover, where=where)
-        yield await _feed_of(requests, mode)
+        yield await _feed_of(await Requests.opened(failover, where=where), mode)
 
 
 async def _feed_of(requests: Requests, mode: Mode) -> CosmosFeed:
-    found = await requests.container()
-    kind = VersionsFeed if mode == "all-versions" else CosmosFeed
-    feed = kind(
-        requests,
-        mode=mode,
-        container_rid=found["_rid"],
-        key_paths=found["partitionKey"]["paths"],
-        hash_version=found["partitionKey"].get("version", 1),
-    )
+    versions = mode == "all-versions"
+    feed = VersionsFeed(requests) if versions else CosmosFeed(requests, mode=mode)
     await feed.ranges()
     return feed

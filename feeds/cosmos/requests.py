@@ -14,12 +14,10 @@ that nothing here needs.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from copy import copy
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
-from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 
 from changefeed.feeds.cosmos.answers import CONTINUATION, RECREATED, REPEATED, Answer
@@ -79,39 +77,41 @@ class _Taken(Exception):
 
 
 class Requests:
-    """Asks one container. Every request ends within ``TIMEOUT``; pages are paid of a
-    ``budget``, if there is one, and wait for their turn.
+    """Asks one container, with these ``properties``. Every request ends within ``TIMEOUT``;
+    pages are paid of a ``budget``, if there is one, and wait for their turn.
 
-    Raises ``FeedUnavailable``, ``FeedRefused`` and ``RangeMoved``.
+    ``topology`` is as it was when somebody last looked. Raises ``FeedUnavailable``,
+    ``FeedRefused`` and ``RangeMoved``.
     """
 
     def __init__(
         self,
-        container: ContainerProxy,
         failover: Failover,
+        properties: Mapping[str, Any],
         *,
         where: str,
         budget: Budget | None = None,
     ) -> None:
+        self.rid: str = properties["_rid"]
+        self.key_paths: Sequence[str] = properties["partitionKey"]["paths"]
+        self.hash_version: int = properties["partitionKey"].get("version", 1)
+        self.topology = Topology(physical=())
         self.spending = Spending(budget)
-        self._container = container
+        self._container = failover.container
         self._failover = failover
-        self._repeated = RepeatedRequests[Place](failover)
+        self._repeated = RepeatedRequests[tuple[Place, str]](failover)
         self._where = where
         self._listing = asyncio.Lock()
 
-    def in_another_mode(self) -> "Requests":
-        """Return those of a reader whose pages are of another kind, from the same budget."""
-        other = copy(self)
-        other._repeated = RepeatedRequests[Place](self._failover)  # noqa: SLF001 - its own kind
-        return other
-
-    async def container(self) -> Mapping[str, Any]:
-        """Read the properties of the container."""
-        found: Mapping[str, Any] = await self._ask(self._container.read())
+    @classmethod
+    async def opened(
+        cls, failover: Failover, *, where: str, budget: Budget | None = None
+    ) -> "Requests":
+        """Read the properties of the container first."""
+        found = await asked(where, failover.ask(failover.container.read()))
         if not found.keys() >= _PROPERTIES:
-            raise FeedUnavailable(no_account(self._where, "no properties"))
-        return found
+            raise FeedUnavailable(no_account(where, "no properties"))
+        return cls(failover, found, where=where, budget=budget)
 
     async def changes(
         self,
@@ -119,17 +119,21 @@ class Requests:
         after: Mapping[str, str] | None,
         limit: int,
         query: Callable[[], Mapping[str, Any]],
+        mode: str,
     ) -> Answer:
         """Ask for one page: 200 with changes, or 304. ``query`` says what goes to the client:
         the page that is behind ``after``, the header which names that, where one does.
         """
+        what = place, mode
         reserved, answer = await self.spending.reserve(), None
         if after is not None:
             own = {**after, LIMIT: str(limit)}
-            answer = await self._ask(self._repeated.ask(place, own, goes_on=_IS_PAGE))
+            answer = await self._ask(self._repeated.ask(what, own, goes_on=_IS_PAGE))
         if answer is None or not answer.is_ours:
-            request = self._by_client(place, query(), limit, keep=after is not None)
-            answer = await self._ask(request)
+            signed: list[SignedRequest] = []
+            answer = await self._ask(self._by_client(place, query(), limit, signed))
+            if after is not None and answer.is_page:
+                self._repeated.keep(what, signed[0])
         self.spending.charged(answer.headers, reserved)
         if not self._checked(answer).etag:
             raise FeedUnavailable(f"{self._where} answered without saying where it stands")
@@ -172,10 +176,8 @@ class Requests:
         return str(found["Range"]["min"])
 
     async def _by_client(
-        self, place: Place, query: Mapping[str, Any], limit: int, *, keep: bool
+        self, place: Place, query: Mapping[str, Any], limit: int, signed: list[SignedRequest]
     ) -> Answer:
-        signed: list[SignedRequest] = []
-
         def check(request: Any) -> None:
             if request.http_request.headers.get(_RANGE_HEADER) != place.physical:
                 raise RangeMoved
@@ -185,13 +187,10 @@ class Requests:
             **query, max_item_count=limit, raw_request_hook=check, raw_response_hook=_take
         ).by_page()
         try:
-            answer = await self._taken(pages)
+            return await self._taken(pages)
         except ValueError as error:
             # what the client says before it asks: the token is of another container
             raise FeedRefused(is_recreated(self._where)) from error
-        if keep and answer.is_page:
-            self._repeated.keep(place, signed[0])
-        return answer
 
     async def _queried(self, after: str = "", **query: Any) -> Answer:
         pages = self._container.query_items(**query, raw_response_hook=_take)
@@ -204,16 +203,15 @@ class Requests:
             return taken.answer
         raise FeedUnavailable(f"{self._where} gave no answer to read")
 
-    async def topology(self, rid: str) -> Topology:
-        """List the physical ranges of the container that was opened, ``rid``, and let the
-        client know them too.
+    async def look(self) -> None:
+        """List the physical ranges, and let the client know them too.
 
         The client keeps one list for the whole process and gives away neither ids nor
         ancestors; but it shows the raw answers from which it makes the list.
         """
-        return await self._ask(self._listed(rid))
+        self.topology = await self._ask(self._listed())
 
-    async def _listed(self, rid: str) -> Topology:
+    async def _listed(self) -> Topology:
         async with self._listing:
             for _ in range(_TRIES):
                 bodies: list[bytes] = []
@@ -233,12 +231,12 @@ class Requests:
                 except _Taken as taken:
                     raise _error_in(self._where, taken.answer) from None
                 if bodies:  # else another task was quicker, and the client sent no request
-                    return self._complete(bodies, rid)
+                    return self._complete(bodies)
         raise FeedUnavailable(f"the ranges of {self._where} could not be listed just now")
 
-    def _complete(self, bodies: Sequence[bytes], rid: str) -> Topology:
-        ranges, found = _ranges_in(bodies)
-        self.check_same_container(rid, found)
+    def _complete(self, bodies: Sequence[bytes]) -> Topology:
+        ranges, rid = _ranges_in(bodies)
+        self.check_same_container(rid)
         topology = Topology.of(ranges)
         if not topology.complete:
             raise FeedUnavailable(
@@ -256,9 +254,9 @@ class Requests:
             raise _error_in(self._where, answer)
         return answer
 
-    def check_same_container(self, expected: str, rid: str) -> None:
+    def check_same_container(self, rid: str) -> None:
         """Refuse an answer of another container than was opened."""
-        if rid and rid != expected:
+        if rid and rid != self.rid:
             raise FeedRefused(is_recreated(self._where))
 
 

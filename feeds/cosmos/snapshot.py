@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -105,14 +105,9 @@ class SnapshotChange(Change, frozen=True, kw_only=True, gc=False):
 class VersionsFeed(CosmosFeed):
     """All versions of a container, which a reader may start with a snapshot."""
 
-    def __init__(self, requests: Requests, **of_container: Any) -> None:
-        super().__init__(requests, **of_container)
-        of_container["mode"] = "latest-version"
-        self._latest = CosmosFeed(requests.in_another_mode(), **of_container)
-
-    async def _look(self) -> None:
-        await super()._look()
-        self._latest._topology = self._topology  # noqa: SLF001 - its own kind
+    def __init__(self, requests: Requests) -> None:
+        super().__init__(requests, mode="all-versions")
+        self._latest = CosmosFeed(requests, mode="latest-version")
 
     async def start(self, found: FeedRange, at: StartAt) -> Position:
         if at != "snapshot":

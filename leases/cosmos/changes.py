@@ -27,13 +27,8 @@ class LeaseChanges:
     """The documents of one container, of all prefixes, by when they were last written."""
 
     def __init__(self, opened: RecordContainer) -> None:
-        requests = Requests(opened.proxy, opened.failover, where=opened.where)
-        self._feed = CosmosFeed(
-            requests,
-            mode="latest-version",
-            container_rid=opened.properties["_rid"],
-            key_paths=opened.properties["partitionKey"]["paths"],
-        )
+        requests = Requests(opened.failover, opened.properties, where=opened.where)
+        self._feed = CosmosFeed(requests, mode="latest-version")
         self._refused = False
 
     async def now(self) -> str | None:

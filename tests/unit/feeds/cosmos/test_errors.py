@@ -70,6 +70,7 @@ async def test_a_list_of_ranges_that_is_none_is_no_answer_of_an_account() -> Non
         yield
 
     container: Any = SimpleNamespace(read_feed_ranges=listed)
-    requests = Requests(container, Failover(container), where="here")
+    properties = {"_rid": "rid", "partitionKey": {"paths": ["/pk"]}}
+    requests = Requests(Failover(container), properties, where="here")
     with pytest.raises(FeedUnavailable, match="here: the server is not a Cosmos DB account"):
-        await requests.topology("rid")
+        await requests.look()

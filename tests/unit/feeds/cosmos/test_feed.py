@@ -30,11 +30,9 @@ class Saying(Requests):
 
     def __init__(self) -> None:
         container = cast("ContainerProxy", None)
-        super().__init__(container, Failover(container), where="d/c")
-
-    async def topology(self, rid: str) -> Topology:
-        assert rid == OURS
-        return Topology.of([FeedRange(id=ZERO, low="", high="FF")])
+        properties = {"_rid": OURS, "partitionKey": {"paths": ["/pk"], "version": 2}}
+        super().__init__(Failover(container), properties, where="d/c")
+        self.topology = Topology.of([FeedRange(id=ZERO, low="", high="FF")])
 
     async def changes(self, *_: object, **query: Any) -> Answer:
         del query
@@ -54,9 +52,7 @@ def one_change(lsn: int, *, container: str = OURS) -> Answer:
 
 
 def feed_over(requests: Requests) -> CosmosFeed:
-    return CosmosFeed(
-        requests, mode="latest-version", container_rid=OURS, key_paths=["/pk"], hash_version=2
-    )
+    return CosmosFeed(requests, mode="latest-version")
 
 
 async def test_a_replica_that_is_behind_again_after_changes_came_is_waited_for_anew() -> None:
