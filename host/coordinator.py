@@ -141,6 +141,7 @@ class Coordinator:
             root=self._discovery.root,
             ranges=ranges.listed,
             sub_range=ranges.sub_range,
+            begun=self._keymap.begun,
         )
         decision = decide(fleet, keymap, self._own, ranges, self._settings)
         self._own = decision.own

@@ -60,8 +60,7 @@ class HostView:
     seconds, on its clock.
 
     ``alive`` has been so since ``quiet_since``; ``limits`` are how many ranges hosts
-    of it take at most, as they said last. ``begun`` are ranges whose lease was read, and not
-    seen to end; ``empty`` says that there was none at all.
+    of it take at most, as they said last. ``empty`` says that there was no lease at all.
     """
 
     name: HostName
@@ -75,7 +74,6 @@ class HostView:
     readable: frozenset[RangeId] = frozenset()
     wanted: Mapping[Want, float] = field(default_factory=dict)
     empty: bool = False
-    begun: Mapping[RangeId, FeedRange] = field(default_factory=dict)
 
     def with_steal(self, lease: Lease, fleet: Fleet, *, now: float) -> "HostView":
         """Remember that a lease was taken, as it was listed, from its living owner."""
@@ -180,7 +178,6 @@ def decide(
             readable=frozenset(x.range_id for x in listed),
             wanted=leases.wanted,
             empty=empty,
-            begun=leases.begun,
         ),
     )
 
@@ -283,22 +280,11 @@ class _LeaseChanges:
         self.wanted = dict[Want, float]()
         self.are_unsure = False
         self.moments = list[float]()
-        read = {n: x.range for n, x in fleet.leases.items() if x.epoch and not x.ended}
-        deleted = {
-            name: found
-            for name, found in own.begun.items()
-            if name not in fleet.leases and not any(map(found.overlaps, read.values()))
-        }
-        self.begun = read | deleted
         if ranges.asked == -inf:
             keymap = KeyMap(())  # the feed was not asked yet: nothing is known
-
-        def patience_for(found: FeedRange) -> float:
-            """Its owner may create a deleted lease again, until it has expired."""
-            return patience if any(map(found.overlaps, deleted.values())) else 0.0
-
-        new = ((x, x.child.range) for x in keymap.new_leases)
-        self.new = [x for x, y in new if self._is_due("new", y.id, patience_for(y))]
+        # Its owner may create a deleted lease again, until it has expired.
+        new = ((x, patience if x.kept_back else 0.0) for x in keymap.new_leases)
+        self.new = [x for x, y in new if self._is_due("new", x.child.range.id, y)]
         gaps = _gaps(keymap, ranges)
         self.gaps = [x for x in gaps if self._is_due("gap", x.range_id, patience)]
         # Where positions are handed on, what is missing shows by its keys alone.

@@ -21,6 +21,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -34,13 +35,15 @@ from changefeed.leases.lease import Lease, RangeEnd, newest
 class NewLease:
     """The lease of a child that is to be created, the checkpoint that it begins with, and the
     tombstones that name it; none where that is the root. ``revived`` is the tombstone that is
-    there of an earlier range of that name, which it replaces.
+    there of an earlier range of that name, which it replaces. ``kept_back`` says that a lease
+    of its keys, or its name, was deleted by hand: its owner may create that again.
     """
 
     child: Child
     start: Checkpoint
     parents: Sequence[Lease]
     revived: Lease | None = None
+    kept_back: bool = False
 
 
 def _between(found: FeedRange, low: str, high: str) -> FeedRange:
@@ -50,8 +53,9 @@ def _between(found: FeedRange, low: str, high: str) -> FeedRange:
 class KeyMap:
     """What one listing of all leases says. ``ranges`` are those that the feed lists.
 
-    They tell the bounds and generations of leases that other processors have written.
-    ``sub_range`` makes one of some keys of a range, or raises ``FeedRefused``.
+    They tell the bounds and generations of leases that other processors have written. ``begun``
+    is that of the key map of the listing before. ``sub_range`` makes one of some keys of a
+    range, or raises ``FeedRefused``.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class KeyMap:
         root: RangeEnd | None = None,
         ranges: Iterable[FeedRange] = (),
         sub_range: Callable[[FeedRange, str, str], FeedRange] = _between,
+        begun: Mapping[RangeId, FeedRange] = MappingProxyType({}),
     ) -> None:
         self._ranges = list(ranges)
         self._sub_range = sub_range
@@ -74,13 +79,20 @@ class KeyMap:
         self._open = [x for x in self.leases.values() if x.end is None]
         self._ended = [(x, x.end) for x in self.leases.values() if x.end is not None]
         self._named = self._children_by_name()
-        self._keys = _Segments(self._all_ranges())
+        gone = {name: x for name, x in begun.items() if name not in self.leases}
+        self._keys = _Segments([*self._all_ranges(), *gone.values()])
         keys = self._keys
-        self._begun = keys.marked(x.range for x in self._open if x.epoch)
+        read = {x.range_id: x.range for x in self._open if x.epoch}
+        self._begun = keys.marked(read.values())
+        deleted = {name: x for name, x in gone.items() if not keys.any(self._begun, x)}
+        self.begun: Mapping[RangeId, FeedRange] = read | deleted
+        """The ranges that are being read, and those whose lease was deleted by hand: nobody
+        reads keys of theirs under another.
+        """
         self._held = keys.marked(x.range for x in self._open if not self._is_beside(x))
         self._buried = keys.marked(x.range for x, _ in self._ended)
         self._latest = keys.latest(x.range for x in self.leases.values())
-        self.new_leases: Sequence[NewLease] = list(self._find_new_leases())
+        self.new_leases: Sequence[NewLease] = list(self._find_new_leases(deleted))
         """The children whose leases are to be created."""
         self._coming = keys.marked(x.child.range for x in self.new_leases)
 
@@ -214,7 +226,8 @@ class KeyMap:
                     known.child = child
         return found
 
-    def _find_new_leases(self) -> Iterator[NewLease]:
+    def _find_new_leases(self, deleted: Mapping[RangeId, FeedRange]) -> Iterator[NewLease]:
+        kept_back = self._keys.marked(deleted.values())
         for found in self._named.values():
             if not self._is_unknown(found.child.range):
                 continue
@@ -228,6 +241,7 @@ class KeyMap:
                     start=found.start,
                     parents=found.by,
                     revived=self.leases.get(x.id),
+                    kept_back=x.id in deleted or self._keys.any(kept_back, x),
                 )
 
     def _is_unknown(self, found: FeedRange) -> bool:

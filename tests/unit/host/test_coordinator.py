@@ -43,6 +43,20 @@ async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_s
         assert await fleet.loads() == {"a": 1}
 
 
+async def test_a_lease_that_is_deleted_is_left_to_its_owner_for_an_expiration() -> None:
+    async with Fleet(ranges=2) as fleet:
+        for name in ("a", "b"):
+            fleet.start(name)
+        await asyncio.sleep(30)
+        await fleet.kill("b")
+        (theirs,) = [x for x in await fleet.container.list() if x.owner == "b"]
+        await fleet.container.delete(theirs)
+        await asyncio.sleep(25)
+        assert len(await fleet.container.list()) == 1
+        await asyncio.sleep(15)
+        assert await fleet.loads() == {"a": 2}
+
+
 async def test_what_is_not_begun_when_the_host_is_to_stop_is_left_to_others() -> None:
     feed, container = MemoryFeed(40), MemoryLeases()
     calls = Calls(lasting={"acquire": 1})

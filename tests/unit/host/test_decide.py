@@ -38,6 +38,7 @@ class Mind:
         self.settings = leases.with_timing(rebalance_delay=rebalance_delay)
         self.ranges = ranges or FeedRanges()
         self.own = HostView(name=ME)
+        self.keymap = KeyMap(())
         self._watch = FleetWatch(Timing.of(30.0), me=ME)
 
     def look(
@@ -52,8 +53,10 @@ class Mind:
             leases, members, ListedAt(asked=at, answered=at, wall=0.0)
         )
         own = dataclasses.replace(self.own, reading={RangeId(x) for x in owned})
-        keymap = KeyMap(leases, root=root, ranges=self.ranges.listed)
-        self.decision = decide(self.fleet, keymap, own, self.ranges, self.settings)
+        self.keymap = KeyMap(
+            leases, root=root, ranges=self.ranges.listed, begun=self.keymap.begun
+        )
+        self.decision = decide(self.fleet, self.keymap, own, self.ranges, self.settings)
         self.own = self.decision.own
         return self.decision
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
@@ -103,6 +104,45 @@ def test_keys_without_a_lease_are_gaps_unless_they_come_or_have_ended() -> None:
     assert not KeyMap([lease(LEFT), unbounded], ranges=listed).gaps()
     stranger = lease(FeedRange(id=RangeId("x")))
     assert KeyMap([lease(LEFT), stranger], ranges=listed).gaps() == [("02", "04")]
+
+
+def test_a_deleted_lease_keeps_back_what_has_its_keys_or_its_name() -> None:
+    inner, beside = spanning("i", 1, 3, (0, 0)), spanning("s", 4, 6, (0, 0))
+    unknown = FeedRange(id=LEFT.id)
+
+    def kept_back(*deleted: FeedRange) -> list[str]:
+        before = KeyMap(map(lease, deleted))
+        new = KeyMap([ended(PARENT, LEFT, RIGHT)], begun=before.begun).new_leases
+        return [x.child.range.id for x in new if x.kept_back]
+
+    assert kept_back(beside) == []
+    assert kept_back(beside, spanning("t", 0, 1, (0, 0))) == ["a"]
+    assert kept_back(inner) == ["a", "b"]
+    assert kept_back(unknown) == ["a"]
+    begun = KeyMap(map(lease, (inner, beside))).begun
+    assert KeyMap([lease(PARENT)], begun=begun).begun == {"p": PARENT, "s": beside}
+    assert not KeyMap([ended(inner, LEFT)], begun={inner.id: inner}).begun
+
+
+class Bound(str):
+    """Counts how often bounds are compared."""
+
+    __slots__ = ()
+
+    compared = 0
+
+    def __lt__(self, other: str) -> bool:
+        Bound.compared += 1
+        return super().__lt__(other)
+
+
+def test_hundreds_of_deleted_leases_are_not_compared_with_each_that_is_read() -> None:
+    bounds = [Bound(f"{n:04}") for n in range(1001)]
+    leases = [lease(FeedRange(id=RangeId(x), low=x, high=y)) for x, y in pairwise(bounds)]
+    begun = KeyMap(leases).begun
+    Bound.compared = 0
+    assert KeyMap(leases[::2], begun=begun).begun == begun
+    assert Bound.compared < 50_000
 
 
 def test_without_bounds_names_alone_say_what_goes_on() -> None:
