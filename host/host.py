@@ -147,7 +147,7 @@ class Host:
             events=self.events,
             retrier=self._retrier,
             care=CarefulDelivery(self._retrier, (process or Process()).turn),
-            shared_time=SharedTime(clock),
+            shared_time=SharedTime(asyncio.get_running_loop().time),
         )
         self._loop_lag = LoopLag(self.events, limit=settings.leases.timing.fence_margin)
         self._pool: WorkerPool | None = None

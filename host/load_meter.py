@@ -27,18 +27,19 @@ _LEAVES = 0.8  # of a step: a load between two steps stays where it was
 class SharedTime:
     """Seconds of ``clock``, shared by the calls that a host has under way.
 
-    While n calls are under way it goes on by an n-th of a second in each second.
+    While n calls are under way it goes on by an n-th of a second in each second. The clock is
+    that of the event loop: no call works while the machine is suspended.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self.clock = clock
         self._calls = 0
         self._shared = 0.0
         self._at = clock()
 
     def now(self, more: int = 0) -> float:
         """Return the time. So many calls more share what comes after it."""
-        now = self._clock()
+        now = self.clock()
         self._shared += (now - self._at) / max(1, self._calls)
         self._at = now
         self._calls += more
@@ -47,25 +48,22 @@ class SharedTime:
 
 
 class LoadMeter:
-    """Measures from when ``lease`` was acquired. Times are in seconds of ``clock``; ``shared``
-    is one for all ranges of the host.
+    """Measures from when ``lease`` was acquired. ``shared`` is one for all ranges of the host.
 
     ``cooldown`` is how long a lease that was moved is not to be moved again.
     """
 
-    def __init__(
-        self, lease: Lease, *, cooldown: float, clock: Callable[[], float], shared: SharedTime
-    ) -> None:
-        self._clock = clock
+    def __init__(self, lease: Lease, *, cooldown: float, shared: SharedTime) -> None:
+        self._clock = shared.clock
         self._shared = shared
-        self._acquired_at = self._since = clock()
+        self._acquired_at = self._since = self._clock()
         self._counted_to = shared.now()
         self._cooldown = cooldown
         self._cooling = lease.cooling
         self._load = lease.known_load
         self._calls = 0
         self._busy = 0.0
-        self._arrivals = _Arrivals(clock)
+        self._arrivals = _Arrivals(shared.clock)
 
     def count(self, more: int = 0, *, done: int = 0) -> None:
         """Count the time of calls of the observer up to now. So many more are under way, or

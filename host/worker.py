@@ -66,7 +66,6 @@ class Worker:
         self.meter = LoadMeter(
             owned.lease,
             cooldown=self._settings.leases.timing.cooldown,
-            clock=asyncio.get_running_loop().time,
             shared=shared.shared_time,
         )
         self.delivered = False

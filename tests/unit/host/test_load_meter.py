@@ -23,7 +23,7 @@ class Time:
 
 
 def metered(lease: Lease, time: Time, shared: SharedTime | None = None) -> LoadMeter:
-    return LoadMeter(lease, cooldown=60, clock=time, shared=shared or SharedTime(time))
+    return LoadMeter(lease, cooldown=60, shared=shared or SharedTime(time))
 
 
 @contextmanager

@@ -43,7 +43,7 @@ async def reading(
         at_rest=lambda: False,
         came=lambda: None,
         ahead=2,
-        meter=LoadMeter(make.lease(R0), cooldown=1, clock=clock, shared=SharedTime(clock)),
+        meter=LoadMeter(make.lease(R0), cooldown=1, shared=SharedTime(clock)),
     )
     filling = asyncio.create_task(pages.fill(BEGINNING))
     yield pages

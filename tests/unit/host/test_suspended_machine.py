@@ -36,11 +36,12 @@ def sleep_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_host_acts_on_no_lease_that_it_has_not_renewed_since(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    both_opened = asyncio.Barrier(3)
+    both_opened, may_go_on = asyncio.Barrier(3), asyncio.Event()
 
     class Waiting:
         async def open(self, _: Context) -> None:
             await both_opened.wait()
+            await may_go_on.wait()
 
         async def process(self, _: Sequence[Change]) -> None:
             """Have nothing to do."""
@@ -51,10 +52,14 @@ async def test_a_host_acts_on_no_lease_that_it_has_not_renewed_since(
         async with asyncio.timeout(20):
             await both_opened.wait()
         assert host._pool is not None
-        assert sum(x.owned.may_act for x in host._pool._workers.values()) == 2
+        workers = [*host._pool.workers.values()]
+        assert sum(x.owned.may_act for x in workers) == 2
         sleep_for_an_hour(monkeypatch)
-        assert not any(x.owned.may_act for x in host._pool._workers.values())
+        assert not any(x.owned.may_act for x in workers)
         assert (host.health.last_listing or 0) > 3590
+        await asyncio.sleep(1.1)
+        assert all(0 < (x.described(x.owned.lease).load or 0) <= 1 for x in workers)
+        may_go_on.set()
         host.stop()
         await running
 
