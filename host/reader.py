@@ -1,4 +1,4 @@
-"""Reading ahead: the next pages of a range are fetched while the observer works.
+"""Reading ahead: the next page of a range is fetched while the observer works.
 
 At the end of its range a reader waits for news, in one task for all of a host: the feed is
 asked every ``feed.poll_interval`` for all that wait, and only those that it names are read. So
@@ -121,7 +121,7 @@ class IdleRanges:
 
 
 class Reader:
-    """A bounded queue of pages of one range, from one position on.
+    """The pages of one range, from one position on, each fetched when the last one is taken.
 
     ``came`` is called when there is another page. Limits: what was fetched and not delivered
     when the reading stops is dropped; the next reader of the range fetches it again.
@@ -138,18 +138,16 @@ class Reader:
         at_rest: Callable[[], bool],
         meter: LoadMeter,
         came: Callable[[], None],
-        ahead: int = 1,
     ) -> None:
         self._feed = feed
-        self._ahead = ahead
-        self._range, self._range_id = found, found.id
+        self._range = found
         self._settings = settings
         self._retrier = retrier
         self._idle = idle
         self._at_rest = at_rest
         self._meter = meter
         self._came = came
-        self._pages: list[Page | RangeEnded | RangeRefused] = []
+        self._page: Page | RangeEnded | RangeRefused | None = None
         self._moved = LightEvent()  # a page went, or the reading was stopped
         self._stopped = False
         self._unknown_since: float | None = None
@@ -158,9 +156,9 @@ class Reader:
         """Return the next page, the news that the range has ended, or ``None`` if there is no
         page yet. Raise ``RangeRefused`` where the range cannot be read on.
         """
-        if not self._pages:
+        page, self._page = self._page, None
+        if page is None:
             return None
-        page = self._pages.pop(0)
         self._moved.set()
         if isinstance(page, RangeRefused):
             raise page
@@ -168,7 +166,7 @@ class Reader:
 
     def drop(self) -> None:
         """Drop what was fetched."""
-        self._pages.clear()
+        self._page = None
         self._moved.set()
 
     def stop(self) -> None:
@@ -211,14 +209,11 @@ class Reader:
 
     async def _put(self, page: Page | RangeEnded | RangeRefused) -> None:
         """Wait for room; drop what comes after the reading was stopped."""
-        while len(self._pages) >= self._ahead and not self._stopped:
+        while self._page is not None and not self._stopped:
             self._moved.clear()
             await self._moved.wait()
         if not self._stopped:
-            self._pages.append(page)
-            assert len(self._pages) <= self._ahead, (
-                f"{self._range_id!r}: {len(self._pages)} pages were read ahead"
-            )
+            self._page = page
             self._came()
 
     async def _read(self, after: Position, limit: int) -> Page:
@@ -240,7 +235,7 @@ class Reader:
         if at - self._unknown_since < _UNKNOWN_FOR:
             return FeedUnavailable(str(unknown))
         return RangeRefused(
-            self._range_id,
-            f"the feed has no range {self._range_id!r}: its lease is of another feed, or was "
+            self._range.id,
+            f"the feed has no range {self._range.id!r}: its lease is of another feed, or was "
             f"edited. Delete the lease, or resume the range once the feed has it",
         )

@@ -28,7 +28,7 @@ BEGINNING = Position("0")
 async def reading(
     feed: MemoryFeed, reads: Calls, *, batch_wait: float = 0
 ) -> AsyncIterator[Reader]:
-    """Pages of 10, two ahead."""
+    """Pages of 10, one ahead."""
     random = Random(1)
     asked = proxied(feed, reads)
     settings = FeedSettings(page_size=10, batch_wait=batch_wait)
@@ -42,7 +42,6 @@ async def reading(
         idle=IdleRanges(asked, settings, retrier=retrier, random=random),
         at_rest=lambda: False,
         came=lambda: None,
-        ahead=2,
         meter=LoadMeter(make.lease(R0), cooldown=1, shared=SharedTime(clock)),
     )
     filling = asyncio.create_task(pages.fill(BEGINNING))
@@ -57,14 +56,14 @@ def changes_in(pages: Reader) -> Sequence[Change]:
     return page.changes
 
 
-async def test_so_many_pages_are_fetched_ahead_and_no_more() -> None:
+async def test_one_page_is_fetched_ahead_and_no_more() -> None:
     reads = Calls()
     async with reading(make.memory_feed(1, 100), reads) as pages:
         await asyncio.sleep(60)
-        assert reads.count["read"] == 3  # two wait in the row, and one before it
+        assert reads.count["read"] == 2  # one waits to be taken, and one behind it
         pages.next_nowait()
         await asyncio.sleep(60)
-        assert reads.count["read"] == 4
+        assert reads.count["read"] == 3
 
 
 async def test_changes_are_collected_for_a_while_and_no_longer() -> None:
