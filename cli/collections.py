@@ -55,10 +55,16 @@ def retain(
     if not is_on_brokers(address):
         home = log_directory(address)
         asyncio.run(_retain(home, seconds, most_bytes))
-        say(f"event log {home} is kept as said from now on, by the process that writes it")
+        say(f"event log {home} keeps {_kept(seconds, most_bytes)}: its writer sees to it")
         return
     found = on_brokers(address, lambda x: x.retain(seconds=seconds, most_bytes=most_bytes))
-    say(f"collection {found.collection} is kept as said from now on")
+    say(f"collection {found.collection} keeps {_kept(seconds, most_bytes)}")
+
+
+def _kept(seconds: float | None, most_bytes: int | None) -> str:
+    bounds = [f"for {seconds:,g} s"] if seconds else []
+    bounds += [f"up to {most_bytes:,} bytes"] if most_bytes else []
+    return f"records {' and '.join(bounds) or 'for ever'}"
 
 
 async def _retain(home: Path, seconds: float | None, most_bytes: int | None) -> None:

@@ -12,6 +12,7 @@ Failure                 it failed, and the same may work later: exit code 1
 An error that is both (``StoreRefused`` is a ``UserError``, too) counts as the first.
 """
 
+import os
 from typing import TypeVar
 
 E = TypeVar("E", bound=Exception)
@@ -74,4 +75,18 @@ def answered(error: E) -> E:
 
 def in_one_line(error: BaseException, longest: int = 300) -> str:
     """Return what an error says, or else what it is, without the breaks in it."""
-    return " ".join(str(error).split())[:longest] or type(error).__name__
+    said = " ".join((_of_system(error) or str(error)).split())
+    return said[:longest] or type(error).__name__
+
+
+def _of_system(error: BaseException | None) -> str:
+    """Return what the system says of a connection that aiohttp could not make, below an error
+    or as one; nothing of another.
+    """
+    while error is not None:
+        found = getattr(error, "os_error", None)
+        if isinstance(found, OSError):
+            number = found.errno or 0  # below 0 where a name was not found
+            return os.strerror(number) if number > 0 else found.strerror or ""
+        error = error.__cause__
+    return ""

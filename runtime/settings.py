@@ -304,7 +304,7 @@ def _read(file: Path, init_command: str) -> dict[str, Any]:
             f"there is no file {file}; make one with: {init_command} {file}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) else "save it as UTF-8"
         raise UserError(f"the settings in {file} cannot be read: {reason}") from error
     except (ValueError, RecursionError) as error:  # also a number that is too long
         raise UserError(f"{file} is not TOML: {error}") from error

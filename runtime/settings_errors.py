@@ -27,6 +27,7 @@ _PLAIN = {
     "be a valid integer": "be a whole number",
     "be a valid number": "be a number",
     "be a valid string": "be text",
+    "be a valid dictionary": "be a table of names and values",
 }
 _OF_KUBERNETES = re.compile("(tcp|udp|sctp)://")
 

@@ -16,7 +16,7 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from changefeed.feeds.cosmos.address import AddressWrong
-from changefeed.runtime.errors import answered
+from changefeed.runtime.errors import answered, in_one_line
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
 BAD_REQUEST: Final = 400
@@ -132,7 +132,7 @@ class Translator:
 
 def _silence(where: str, error: Exception) -> str | None:
     if isinstance(error, AzureError | OSError):
-        return f"{where}: no answer ({one_line(str(error))})"
+        return f"{where}: no answer ({in_one_line(error)})"
     if isinstance(error, RecursionError):
         # The client follows a split again and again, without a pause, as long as it lasts.
         return f"{where} is being split or merged"

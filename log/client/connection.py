@@ -22,7 +22,7 @@ from changefeed.log.client.access import BrokerAccess
 from changefeed.log.client.address import PLAIN, TLS
 from changefeed.log.decoding import Undecodable, from_json
 from changefeed.log.protocol.wire import CONTENT_TYPE, Refusal
-from changefeed.runtime.errors import answered
+from changefeed.runtime.errors import answered, in_one_line
 from changefeed.runtime.http_answer import bounded_body, retry_after
 from changefeed.runtime.tls import certificate_failure
 
@@ -100,7 +100,7 @@ class BrokerConnection:
             if isinstance(error, aiohttp.ClientSSLError):
                 self.access.trust_more(self._tls)
                 raise answered(FeedRefused(_tls_advice(url, error))) from error
-            raise FeedUnavailable(f"{url} does not answer: {error or type(error)}") from error
+            raise FeedUnavailable(f"{url} does not answer: {in_one_line(error)}") from error
 
 
 def refuse(

@@ -17,6 +17,7 @@ from changefeed.log.stores.memory_store import MemoryStore
 from tests.support.broker_cluster import ACCESS, COLLECTION, QUICK, address_of, broker
 from tests.support.broker_processes import by_key
 from tests.support.certificates import Authority
+from tests.support.ports import free_port
 from tests.support.processes import PATIENCE
 
 
@@ -89,6 +90,12 @@ async def test_brokers_ping_each_other_over_tls_and_sign_in_the_store_where_they
             pass
         assert {*first.status().living} == {"a", "b"}
     assert trusting != ("not trusted" in str([x.__dict__ for x in caplog.records]))
+
+
+async def test_a_broker_that_is_not_there_is_told_as_the_system_says_it() -> None:
+    with pytest.raises(FeedUnavailable, match=r"does not answer: Connection refused$"):
+        async with BrokersFeed.open(address_of(f"127.0.0.1:{free_port()}"), ACCESS):
+            pass
 
 
 async def test_a_client_that_speaks_no_tls_and_a_broker_that_speaks_none_say_so(

@@ -132,6 +132,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     asyncio.run(create_log("log", parts=1))
     Path("notes.txt").write_text("remember the milk")
+    Path("utf16.toml").write_text("[feed]", "utf-16")
     return tmp_path
 
 
@@ -150,6 +151,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("dead-letters replay --all", "no observer was named"),
         ("run", "no observer was named; give one with --observer module:Class"),
         ("run --observer=log --processes=3 --set=web.port=x", "web.port (from the command"),
+        ("run --observer=log --set=observer.options=3", "be a table of names and values"),
+        ("run --observer=log --config=utf16.toml", "save it as UTF-8"),
         ("dead-letters replay x --of=y --observer=log", "--of goes with --all"),
         ("produce more none.jsonl --key=k", "none.jsonl cannot be read: No such file"),
         (
