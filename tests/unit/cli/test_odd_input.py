@@ -149,7 +149,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("dead-letters list", "there are no dead letters at"),
         ("dead-letters replay --all --observer=log", "there are no dead letters at"),
         ("dead-letters replay --all", "no observer was named"),
-        ("run", "no observer was named; give one with --observer module:Class"),
         ("run --observer=log --processes=3 --set=web.port=x", "web.port (from the command"),
         ("run --observer=log --set=observer.options=3", "be a table of names and values"),
         ("run --observer=log --config=utf16.toml", "save it as UTF-8"),
