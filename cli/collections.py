@@ -55,7 +55,7 @@ def retain(
     if not is_on_brokers(address):
         home = log_directory(address)
         asyncio.run(_retain(home, seconds, most_bytes))
-        say(f"event log {home} keeps {_kept(seconds, most_bytes)}: its writer sees to it")
+        say(f"the process that writes {home} keeps {_kept(seconds, most_bytes)}")
         return
     found = on_brokers(address, lambda x: x.retain(seconds=seconds, most_bytes=most_bytes))
     say(f"collection {found.collection} keeps {_kept(seconds, most_bytes)}")

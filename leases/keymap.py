@@ -86,8 +86,8 @@ class KeyMap:
         self._begun = keys.marked(read.values())
         deleted = {name: x for name, x in gone.items() if not keys.any(self._begun, x)}
         self.begun: Mapping[RangeId, FeedRange] = read | deleted
-        """The ranges that are being read, and those whose lease was deleted by hand: nobody
-        reads keys of theirs under another.
+        """The ranges that have an owner or had one, and those whose lease was deleted while no
+        other lease with an owner shares their keys.
         """
         self._held = keys.marked(x.range for x in self._open if not self._is_beside(x))
         self._buried = keys.marked(x.range for x, _ in self._ended)

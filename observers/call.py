@@ -61,7 +61,7 @@ class Blame(NamedTuple):
     reason: str
 
     def refusal(self, change: Change) -> str:
-        """Return what a person is told where there are no dead letters."""
+        """Return the advice for a range that pauses where no dead letters are set."""
         return (
             f"the change at sequence {change.sequence} {self.reason}. Mend the observer, or "
             f"let the change be put aside (observer.on_failure = 'dead-letter'), and resume "

@@ -23,9 +23,9 @@ class FailureLog:
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
-        told = {"attempt": attempt, "again_after": round(delay, 3)}
+        fields = {"attempt": attempt, "again_after": round(delay, 3)}
         with in_batch():
-            self._failed(logging.WARNING, "attempt", range_id, error, **told)
+            self._failed(logging.WARNING, "attempt", range_id, error, **fields)
 
     def keys_wait(
         self, range_id: RangeId, waiting: Collection[Waiting], *, outage: bool
@@ -33,8 +33,8 @@ class FailureLog:
         """Note which keys wait for another try, the oldest first, if anybody looks."""
 
     def observer_gave_up(self, range_id: RangeId, error: BaseException, delay: float) -> None:
-        told = {"again_after": round(delay, 3)}
-        self._failed(logging.ERROR, "all attempts", range_id, error, **told)
+        fields = {"again_after": round(delay, 3)}
+        self._failed(logging.ERROR, "all attempts", range_id, error, **fields)
 
     def dead_letter(self, letter: DeadLetter) -> None:
         record_dead_letter(letter)
@@ -55,5 +55,5 @@ class FailureLog:
     def _failed(
         self, level: int, what: str, range_id: RangeId, error: BaseException, **more: float
     ) -> None:
-        told = {"error": text_of(error), "kind": kind_of(error), **more}
-        self._log.log(level, "observer.failed", what=what, range=range_id, **told)
+        fields = {"error": text_of(error), "kind": kind_of(error), **more}
+        self._log.log(level, "observer.failed", what=what, range=range_id, **fields)
