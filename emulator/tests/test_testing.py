@@ -1,12 +1,16 @@
 """What users' tests get: an account of their own, and the power over it."""
 
+import asyncio
+import gc
+import socket
+import warnings
 from typing import Any
 
 import pytest
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from cosmos_emulator.testing import Account
+from cosmos_emulator.testing import Account, running
 
 pytest_plugins = ["pytester"]
 
@@ -76,3 +80,15 @@ def test_it_is_gone_after_the_test(pytester: pytest.Pytester) -> None:
         """
     )
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+
+
+async def test_a_connection_that_comes_as_the_block_ends_is_closed() -> None:
+    with warnings.catch_warnings(record=True, action="always") as warned:
+        for turns in range(4):
+            async with running() as url:
+                client = socket.create_connection(("127.0.0.1", int(url.split(":")[2][:-1])))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            client.close()
+        gc.collect()
+    assert not warned

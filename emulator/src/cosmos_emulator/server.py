@@ -97,14 +97,15 @@ async def serve(
         shutdown_timeout=_STOP_SECONDS,
     )
     await runner.setup()
+    doors = _Doors(runner, settings.host, None if shown is None else shown.context)
     try:
-        doors = _Doors(runner, settings.host, None if shown is None else shown.context)
         port = await doors.open(settings.port)
         await _open_regions(app[REGIONS], doors, settings.port)
         if ready is not None:
             ready(_url(settings, port))
         await asyncio.Event().wait()
     finally:
+        await doors.close()
         await runner.cleanup()
 
 
@@ -129,15 +130,16 @@ class _Doors:
         self._runner = runner
         self._host = host
         self._context = context
-        self._sites: dict[int, web.TCPSite] = {}
+        self._servers: dict[int, asyncio.Server] = {}
 
     async def open(self, port: int) -> int:
         """Listen at a port, or at any free one for 0; return which."""
-        site = web.TCPSite(self._runner, self._host, port, ssl_context=self._context)
-        others = len(self._runner.addresses)
-        await site.start()
-        taken = int(self._runner.addresses[others][1])
-        self._sites[taken] = site
+        handlers = self._runner.server
+        assert handlers is not None, "the runner is set up"
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(handlers, self._host, port, ssl=self._context)
+        taken = int(server.sockets[0].getsockname()[1])
+        self._servers[taken] = server
         return taken
 
     async def switch(self, port: int, is_open: bool) -> None:  # noqa: FBT001 - what it is to be
@@ -145,7 +147,20 @@ class _Doors:
         if is_open:
             await self.open(port)
         else:
-            await self._sites.pop(port).stop()
+            await self._close(self._servers.pop(port))
+
+    async def close(self) -> None:
+        """Close all ports."""
+        for server in self._servers.values():
+            await self._close(server)
+
+    async def _close(self, server: asyncio.Server) -> None:
+        """Stop listening."""
+        # asyncio leaks the socket of a connection that is accepted, and has no transport yet.
+        for listening in server.sockets:
+            asyncio.get_running_loop().remove_reader(listening)
+        await asyncio.sleep(0)
+        server.close()
 
 
 def host_and_port(host: str, port: int) -> str:
