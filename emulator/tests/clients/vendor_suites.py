@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ azure_data_cosmos = "={_RUST}"
 path = "none.rs"
 """
 _RUST_FEATURES: Final = "key_auth,control_plane,fault_injection,unstable_patch"
+_WHOLE: Final = re.MULTILINE | re.DOTALL
 _OF_MICROSOFT: Final = {
     "azure_recorded_testcase.py": "def get_credential(**_):\n    raise NotImplementedError\n",
     "helpers.py": "def is_live():\n    return True\n",
@@ -51,8 +53,8 @@ _OF_MICROSOFT: Final = {
 }
 """``devtools_testutils``, which is in no registry: what the suite takes from it."""
 
-Results = Mapping[str, bool]
-"""Whether a test has passed, by its name. Those that were skipped are left out."""
+Results = Mapping[str, str]
+"""Why a test has failed, or "" if it passed, by its name. Skipped tests are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,14 +111,15 @@ def _ran_python(copy: Path, _: Path) -> Results:
         (stand_in / name).write_text(text)
     report = copy / "report.xml"
     command = [_python_folder() / "venv/bin/python", "-m", "pytest", "-q", "-m", _MARKS]
-    options = ["-o", "asyncio_mode=auto", "--timeout=180", "--tb=no", f"--junitxml={report}"]
+    options = ["-o", "asyncio_mode=auto", "--timeout=180", "--tb=short", f"--junitxml={report}"]
     said = _run([*map(str, command), *options], copy, {})
     assert report.exists(), said
-    found: dict[str, bool] = {}
+    found: dict[str, str] = {}
     for case in ET.parse(report).iter("testcase"):
-        name, tags = f"{case.get('classname')}::{case.get('name')}", {x.tag for x in case}
-        if "skipped" not in tags:  # some modules import the tests of others
-            found[name] = found.get(name, True) and not tags & {"failure", "error"}
+        name = f"{case.get('classname')}::{case.get('name')}"
+        if case.find("skipped") is None:  # some modules import the tests of others
+            why = [x.text or "" for x in case if x.tag in {"failure", "error"}]
+            found[name] = found.get(name, "") + "".join(why)
     return found
 
 
@@ -140,12 +143,13 @@ def _ran_go(copy: Path, certificate: Path) -> Results:
     trusted = {"SSL_CERT_FILE": str(certificate)}
     said = _run(command, copy, {"EMULATOR": "true", "GOFLAGS": "-mod=mod", **trusted})
     events = [json.loads(x) for x in said.splitlines() if x.startswith("{")]
-    ended = {"pass": True, "fail": False}
-    found = {
-        x["Test"]: ended[x["Action"]] for x in events if "Test" in x and x["Action"] in ended
-    }
-    assert found, said[-2000:]
-    return found
+    of_tests, said_by = [x for x in events if "Test" in x], defaultdict[str, str](str)
+    for event in of_tests:
+        said_by[event["Test"]] += event.get("Output", "")
+    failed = {x["Test"]: said_by[x["Test"]] for x in of_tests if x["Action"] == "fail"}
+    passed = {x["Test"]: "" for x in of_tests if x["Action"] == "pass"}
+    assert failed or passed, said[-2000:]
+    return passed | failed
 
 
 def _fetched_rust() -> Path:
@@ -179,7 +183,8 @@ def _ran_rust(copy: Path, certificate: Path) -> Results:
     said = _run([*command, "--", "--test-threads=4"], copy, settings | trusted)
     ended = re.findall(r"^test (\S+) \.\.\. (ok|FAILED)$", said, re.MULTILINE)
     assert ended, built + said[-2000:]
-    return {name: result == "ok" for name, result in ended}
+    why = dict(re.findall(r"^---- (\S+) stdout ----\n(.*?)(?=^----|^failures:)", said, _WHOLE))
+    return {x: "" if result == "ok" else why.get(x, result) for x, result in ended}
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
