@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,7 @@ import pytest
 
 from changefeed.pipeline.body_shape import body_schema_of
 from changefeed.pipeline.source.body_schema import with_bodies
-from changefeed.pipeline.source.spark import stream
 from changefeed.runtime.errors import UserError
-from tests.support.pipeline_feeds import a_log, append_bodies
-from tests.support.spark_queries import drain
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -143,19 +139,6 @@ def test_what_a_schema_was_judged_by_is_rescued_only_where_that_was_told(
     assert 0 < len(told) < 100
     rows = parsed(spark, bodies, found.body_schema)
     assert {next(iter(json.loads(x.rescued))) for x in rows if x.rescued} == told
-
-
-def test_a_column_of_a_stream_may_appear_later(spark: "SparkSession", tmp_path: Path) -> None:
-    feed = a_log(tmp_path / "log", {"a": 2}, parts=1)
-    changes = with_bodies(stream(spark, feed), "n INT, late STRUCT<x: INT>")
-    rows, checkpoint = str(tmp_path / "rows"), str(tmp_path / "checkpoint")
-    drain(changes, rows, checkpoint)
-    append_bodies(tmp_path / "log", "a", b'{"n": 5, "late": {"x": 7}}')
-    drain(changes, rows, checkpoint)
-    seen = spark.read.parquet(rows).orderBy("sequence").select("value", "rescued").collect()
-    assert [(x.value.n, x.value.late and x.value.late.x, x.rescued) for x in seen] == [
-        *((0, None, None), (1, None, None), (5, 7, None))
-    ]
 
 
 def test_a_variant_has_whatever_is_json_and_the_rest_is_rescued(spark: "SparkSession") -> None:

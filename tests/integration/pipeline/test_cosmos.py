@@ -1,17 +1,14 @@
-"""Cosmos DB through planners and tasks, over a real emulator; the last with Spark."""
+"""Cosmos DB through planners and tasks, over a real emulator."""
 
 import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.source.offsets import Offset
 from changefeed.pipeline.source.planning import (
     Target,
@@ -21,26 +18,14 @@ from changefeed.pipeline.source.planning import (
     target_at,
 )
 from changefeed.pipeline.source.reader import Access
-from tests.integration.pipeline.test_tables import kept, table
 from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows, served_cosmos
-from tests.support.spark_queries import drain
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ZERO = RangeId("0")
-spark_warnings = pytest.mark.filterwarnings("default")  # pyspark's own are not ours to mend
 
 
 @pytest.fixture
 def cosmos() -> Iterator[ServedCosmos]:
     with served_cosmos() as made:
-        yield made
-
-
-@pytest.fixture
-def wide() -> Iterator[ServedCosmos]:
-    with served_cosmos(ranges=4) as made:
         yield made
 
 
@@ -204,61 +189,3 @@ def test_a_replica_that_is_behind_what_was_planned_is_not_taken_for_the_end(
             batch(access, start, beyond)
         cosmos.put(2, n=1)
         assert len(batch(access, end, beyond)) == 2
-
-
-@spark_warnings
-def test_three_tables_are_kept_of_a_container(
-    spark: "SparkSession", cosmos: ServedCosmos, tmp_path: Path
-) -> None:
-    select = "SELECT key AS k, count(*) AS changes, sum(value.n) AS n FROM changes GROUP BY key"
-    figures = {"name": "by_key", "select": select}
-    wanted = PipelineSettings.model_validate(
-        {
-            "feed": cosmos.address("all-versions"),
-            "directory": str(tmp_path),
-            "start": start_of(cosmos, "all-versions").as_text(),
-            "body_schema": "n INT",
-            "aggregates": [figures],
-        }
-    )
-    cosmos.put(100, keys=10)
-    cosmos.put(60, keys=10, n=1)
-    cosmos.remove("i99", "k9")
-    kept(spark, wanted)
-    changes = table(wanted, "changes")
-    assert len(changes) == len({(x["range"], x["sequence"]) for x in changes}) == 161
-    latest = {x["id"]: x["value"] and x["value"]["n"] for x in table(wanted, "latest")}
-    assert latest == {f"i{x}": int(x < 60) for x in range(99)} | {"i99": None}
-    assert {x["rescued"] for x in table(wanted, "latest")} == {None}
-    found = {x["k"]: (x["changes"], x["n"]) for x in table(wanted, "by_key")}
-    assert found == {f"k{x}": (16, 6) for x in range(9)} | {"k9": (17, 6)}
-
-
-@spark_warnings
-def test_a_stream_of_all_versions_is_bounded_and_goes_on_through_a_split_and_a_merge(
-    spark: "SparkSession", wide: ServedCosmos, tmp_path: Path
-) -> None:
-    def run() -> list[int]:
-        changes = (
-            spark.readStream.format("changefeed")
-            .options(feed=wide.address(None), mode="all-versions", startingAt="now")
-            .options(maxChangesPerBatch="25", columns="key,id,operation,sequence,generation")
-            .load()
-        )
-        query = drain(changes, str(tmp_path / "table"), str(tmp_path / "checkpoint"))
-        return [x["numInputRows"] for x in query.recentProgress if x["numInputRows"]]
-
-    assert run() == []
-    wide.put(40)
-    assert run() == [25, 15]
-    wide.merge(*wide.living()[:2])
-    wide.split(wide.living()[-1])
-    wide.put(40, n=1)
-    wide.remove("i3", "k3")
-    after = run()  # the first batch tells the new ranges, the others read them
-    assert sum(after) == 41
-    assert max(after) <= 25
-    found = spark.read.parquet(str(tmp_path / "table"))
-    rows = found.where("id = 'i3'").orderBy("generation", "sequence").collect()
-    assert [x.operation for x in rows] == ["insert", "replace", "delete"]
-    assert found.count() == 81

@@ -140,6 +140,14 @@ def test_a_batch_with_nothing_to_read_has_one_task_that_reads_nothing(tmp_path: 
     assert list(one.read(pickle.loads(pickle.dumps(slice_)))) == []
 
 
+def test_a_batch_lies_between_two_times(tmp_path: Path) -> None:
+    feed = a_log(tmp_path / "log", {"a": 100}, parts=1)
+    times = {"startingAt": "1970-01-01T00:00:10Z", "endingAt": "1970-01-01T00:00:20Z"}
+    one = BatchReader(Options.of({"feed": feed, **times, "columns": "sequence"}))
+    read = [y for x in one.partitions() for batch in one.read(x) for y in batch.to_pylist()]
+    assert [x["sequence"] for x in read] == [*range(11, 21)]
+
+
 def test_a_stream_refuses_an_end(tmp_path: Path) -> None:
     feed = a_log(tmp_path / "log", {"a": 3})
     source = ChangefeedSource({"feed": feed, "endingat": "now"})
