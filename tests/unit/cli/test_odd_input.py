@@ -17,26 +17,17 @@ from changefeed.cli.app import app
 from changefeed.cli.diagnosing import look_at_disks
 from changefeed.cli.io.files import write_file
 from changefeed.host.settings import Settings, load_settings
+from changefeed.leases.position_file import written
 from changefeed.log.directory.directory import create_log
+from changefeed.log.directory.feed import EventLog
 from changefeed.runtime.errors import UserError
+from tests.support import make
 
 pytestmark = pytest.mark.real_time
 
 
 def called(arguments: Sequence[str], **environ: str) -> Result:
     return CliRunner().invoke(app, arguments, env=environ)
-
-
-@pytest.mark.parametrize("number", ["inf", "nan", "1e400", "-1"])
-@pytest.mark.parametrize(
-    "command",
-    [["doctor", "--watch"], ["range", "merge", "a", "b", "--wait"]],
-    ids=" ".join,
-)
-def test_no_number_of_seconds_goes_on_for_ever(command: list[str], number: str) -> None:
-    *words, option = command
-    found = called([*words, f"{option}={number}"], COLUMNS="200")
-    assert (found.exit_code, f"Invalid value for '{option}'" in found.output) == (2, True)
 
 
 @contextmanager
@@ -128,25 +119,52 @@ ENVIRONMENT = {
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a log, and a text that is none."""
+    """A folder with a log and its positions, and with files that are none of ours."""
     monkeypatch.chdir(tmp_path)
     asyncio.run(create_log("log", parts=1))
+    positions = asyncio.run(at_the_beginning())
+    Path("positions.json").write_text(positions)
+    Path("ended.json").write_text(positions.replace('"end": null', '"end": {"children": []}'))
     Path("notes.txt").write_text("remember the milk")
     Path("utf16.toml").write_text("[feed]", "utf-16")
+    Path("empty.db").touch()
     return tmp_path
+
+
+async def at_the_beginning() -> str:
+    async with EventLog.open(Path("log")) as feed:
+        ranges = await feed.ranges()
+        leases = [make.lease(x, at=await feed.start(x, "beginning")) for x in ranges]
+        return written(leases, feed=feed.identity).decode()
+
+
+def files(home: Path) -> dict[str, int]:
+    return {x.name: x.stat().st_size for x in home.iterdir()}
 
 
 @pytest.mark.parametrize(
     ("command", "fact"),
     [
         ("status", "/leases.db yet"),
+        ("status --json", "/leases.db yet"),
+        ("status --leases=sqlite:empty.db", "/empty.db yet"),
+        ("status --feed=nats:x", "'nats:x' is not an address of a feed"),
+        ("status --feed=brokers://[::1/x", "Invalid IPv6 URL"),
+        ("status --feed=eventlog:", "eventlog:DIRECTORY"),
+        ("doctor --watch=0 --leases=sqlite:nowhere/leases.db", "there is no directory"),
         ("monitor", "there are no leases at"),
         ("monitor --actions", "--actions needs a token"),
         ("pause", "--all"),
         ("pause r0 --all", "--all"),
         ("pause --all", "there are no leases at"),
         ("reset --all --to=now", "there are no leases at"),
+        ("positions export saved.json", "there are no leases at"),
+        ("positions import ended.json --yes", "has not ended"),
         ("dead-letters list", "there are no dead letters at"),
+        (
+            "dead-letters list --set=observer.dead_letters=jsonl:x",
+            "there are no dead letters at",
+        ),
         ("dead-letters replay --all --observer=log", "there are no dead letters at"),
         ("dead-letters replay --all", "no observer was named"),
         ("run --observer=log --processes=3 --set=web.port=x", "web.port (from the command"),
@@ -170,7 +188,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_mistake_is_told_and_nothing_is_made(home: Path, command: str, fact: str) -> None:
-    before = {x.name for x in home.iterdir()}
+    before = files(home)
     found = called(command.split(), **ENVIRONMENT)
     assert (found.exit_code, fact in found.output) == (2, True), found.output
-    assert {x.name for x in home.iterdir()} == before
+    assert files(home) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "fact"),
+    [
+        ("doctor --watch=0", "there are no leases at"),
+        ("positions import positions.json --dry-run", "created"),
+    ],
+)
+def test_what_only_looks_makes_no_leases(home: Path, command: str, fact: str) -> None:
+    before = files(home)
+    found = called(command.split(), **ENVIRONMENT)
+    assert (found.exit_code, fact in found.output) == (0, True), found.output
+    assert files(home) == before

@@ -30,19 +30,3 @@ def test_a_feed_that_nobody_reads_is_not_called_read(
     summary, _, tables = found.output.partition("\n")
     assert "2 ranges without a lease, behind by an unknown number" in summary
     assert tables.count("e1.p") == 4, "each in its row, and in what needs attention"
-
-
-@pytest.mark.real_time
-@pytest.mark.parametrize("address", ["brokers://[::1/x", "nats:x", "log", "eventlog:"])
-def test_a_feed_of_a_wrong_address_is_bad_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    async def make() -> None:
-        async with open_container("sqlite:leases.db"):
-            pass
-
-    asyncio.run(make())
-    command = ["status", f"--feed={address}", "--leases=sqlite:leases.db"]
-    assert CliRunner().invoke(app, command).exit_code == 2

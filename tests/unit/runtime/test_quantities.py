@@ -97,7 +97,11 @@ def mistakes(model: type[BaseModel], path: str, value: str) -> list[str]:
     [
         "doctor --watch=7w",
         "doctor --watch=2h",  # out of bounds
+        "doctor --watch=inf",
         "range merge a b --wait=7w",
+        "range merge a b --wait=nan",
+        "range merge a b --wait=1e400",
+        "range merge a b --wait=-1",
         "log retain brokers://h:1/c --for=0d",
         "log retain brokers://h:1/c --bytes=0",
         "log retain brokers://h:1/c --bytes=64MB",
