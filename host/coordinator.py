@@ -140,7 +140,7 @@ class Coordinator:
             fleet.leases.values(),
             root=self._discovery.root,
             ranges=ranges.listed,
-            sub_range=ranges.sub_range,
+            sub_range=self._discovery.sub_range,
             begun=self._keymap.begun,
         )
         decision = decide(fleet, keymap, self._own, ranges, self._settings)

@@ -10,8 +10,7 @@ created again by its owner (``OwnedLease``); the others leave it to the owner fo
 dead one would have kept it.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -36,22 +35,17 @@ Taken = tuple[int, float]
 """How often a lease was taken from a processor of another kind, and when it was last."""
 
 
-def _whole(found: FeedRange, low: str, high: str) -> FeedRange:
-    raise AssertionError(f"keys from {low!r} to {high!r} of {found} are none by themselves")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedRanges:
     """The ranges that the feed had when it was asked last, at ``asked`` on our clock.
 
-    ``sub_range`` makes one of some of their keys. Where ``inherits``, positions are handed on
-    from range to range, so that none is needed for its lease.
+    Where ``inherits``, positions are handed on from range to range, so that none is needed for
+    its lease.
     """
 
     listed: Sequence[FeedRange] = ()
     asked: float = -inf
     inherits: bool = False
-    sub_range: Callable[[FeedRange, str, str], FeedRange] = _whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,8 +279,8 @@ class _LeaseChanges:
         # Its owner may create a deleted lease again, until it has expired.
         new = ((x, patience if x.kept_back else 0.0) for x in keymap.new_leases)
         self.new = [x for x, y in new if self._is_due("new", x.child.range.id, y)]
-        gaps = _gaps(keymap, ranges)
-        self.gaps = [x for x in gaps if self._is_due("gap", x.range_id, patience)]
+        gaps = (x for x in keymap.ranges_for_gaps() if self._is_due("gap", x.id, patience))
+        self.gaps = [Lease(range=x) for x in gaps]
         # Where positions are handed on, what is missing shows by its keys alone.
         needed = () if ranges.inherits else {x.id for x in ranges.listed}
         finished = [x for x in keymap.finished(needed) if self._is_due("finished", x.range_id)]
@@ -309,20 +303,3 @@ class _LeaseChanges:
             self.moments.append(since + patience)
             return False
         return True
-
-
-def _gaps(keymap: KeyMap, ranges: FeedRanges) -> Iterator[Lease]:
-    """Return leases for keys that have none: of the oldest ranges that hold them."""
-    gaps = keymap.gaps()
-    lows, highs = [low for low, _ in gaps], [high for _, high in gaps]
-    holding: list[list[FeedRange]] = [[] for _ in gaps]
-    for x in ranges.listed:  # gaps are in order, and apart: ten thousand meet ten thousand
-        for n in range(bisect_right(highs, x.low), bisect_left(lows, x.high)):
-            holding[n].append(x)
-    for (low, high), held_by in zip(gaps, holding, strict=True):
-        names = {x.id for x in held_by}
-        for x in held_by:
-            if names.isdisjoint(x.parents):
-                bounds = max(low, x.low), min(high, x.high)
-                whole = bounds == (x.low, x.high)
-                yield Lease(range=x if whole else ranges.sub_range(x, *bounds))

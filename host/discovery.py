@@ -59,9 +59,8 @@ class Discovery:
         self._now = asyncio.Event()
         self._begins = False
         self._gaps: Mapping[RangeId, FeedRange] = {}
-        self.ranges = FeedRanges(
-            inherits=feed.children_inherit_positions, sub_range=feed.sub_range
-        )
+        self.sub_range = feed.sub_range
+        self.ranges = FeedRanges(inherits=feed.children_inherit_positions)
         self.root: RangeEnd | None = None
         """What the leases of the fleet begin in, once that is settled."""
         self.starts: dict[RangeId, Position] = {}

@@ -161,11 +161,22 @@ class KeyMap:
         """Return the bounds of keys, of ranges that the feed lists, that no lease has and that
         nothing will create one for: it was deleted by hand.
         """
-        return list(self._keys.spans(self._missing()))
+        return list(self._keys.spans(_marked_in(self._missing())))
+
+    def ranges_for_gaps(self) -> Iterator[FeedRange]:
+        """Yield the oldest ranges that hold the keys of gaps, or what they hold of them."""
+        keys, missing = self._keys, self._missing()
+        holding = {x.id: x for x in self._ranges if keys.any(missing, x)}
+        for x in holding.values():
+            older = [keys.of(holding[y]) for y in x.parents if y in holding]
+            yield from self._parts_of(
+                x, (n for n in keys.of(x) if missing[n] and not any(n in y for y in older))
+            )
 
     def unheld(self) -> Sequence[tuple[str, str]]:
         """Return the bounds of keys that no lease has now: of gaps, and of what is due."""
-        return list(self._keys.spans(bytes(map(max, self._missing(), self._coming))))
+        unheld = bytes(map(max, self._missing(), self._coming))
+        return list(self._keys.spans(_marked_in(unheld)))
 
     def overlaps(self) -> Sequence[tuple[Lease, Lease]]:
         """Return begun leases that share keys, which are read twice."""
@@ -195,7 +206,7 @@ class KeyMap:
         for x, end in self._ended:
             if not end.children:
                 self._keys.clear(lost, x.range)  # it was closed for good
-        return list(self._keys.spans(lost))
+        return list(self._keys.spans(_marked_in(lost)))
 
     def _missing(self) -> bytes:
         wanted = self._keys.marked(self._ranges)
@@ -258,15 +269,20 @@ class KeyMap:
         keys, child, latest = self._keys, found.child.range, self._latest
         if found.of_root or keys.all(self._held, child):
             return
-        come = [n for n in keys.of(child) if (latest[n] or _NEVER) >= child.generation]
-        if not come:
-            return
-        left, ended = keys.marked(()), keys.marked(x.range for x in found.by)
-        for n in {*keys.of(child)}.difference(come):
-            left[n] = ended[n] and not self._held[n]
-        for low, high in keys.spans(left):
+        come = {n for n in keys.of(child) if (latest[n] or _NEVER) >= child.generation}
+        if come:
+            left = keys.without(child, self._held)
+            ended = keys.marked(x.range for x in found.by)
+            yield from self._parts_of(child, (n for n in left if ended[n] and n not in come))
+
+    def _parts_of(self, found: FeedRange, segments: Iterable[int]) -> Iterator[FeedRange]:
+        """Yield what holds some segments of a range: parts of it, or itself."""
+        for low, high in self._keys.spans(segments):
+            if (low, high) == (found.low, found.high):
+                yield found
+                continue
             with suppress(FeedRefused):  # what cannot be read in parts waits for a person
-                yield self._sub_range(child, low, high)
+                yield self._sub_range(found, low, high)
 
     def _uncovered(self, found: "_Named") -> Sequence[int]:
         """Return the segments of a child that no tombstone which names it holds."""
@@ -387,7 +403,7 @@ class _Segments:
         begin, end = self._place(found)
         marks[begin:end] = bytes(end - begin)
 
-    def any(self, marks: bytearray, found: FeedRange) -> bool:
+    def any(self, marks: bytes | bytearray, found: FeedRange) -> bool:
         return 1 in marks[slice(*self._place(found))]
 
     def all(self, marks: bytearray, found: FeedRange) -> bool:
@@ -415,13 +431,18 @@ class _Segments:
         here = (x for x in latest[slice(*self._place(found))] if x is not None)
         return max(here, default=None)
 
-    def spans(self, marks: bytes | bytearray) -> Iterator[tuple[str, str]]:
-        """Return the bounds of the keys that are marked; what touches is one."""
-        begin: str | None = None
-        for bound, marked in zip(self._bounds, marks, strict=True):
-            if marked and begin is None:
-                begin = bound
-            elif not marked and begin is not None:
-                yield begin, bound
-                begin = None
-        assert begin is None, "the highest bound begins no segment"
+    def spans(self, segments: Iterable[int]) -> Iterator[tuple[str, str]]:
+        """Return the bounds of the keys of some segments, in order; what touches is one."""
+        begin, end = -1, -1
+        for n in segments:
+            if n != end:
+                if begin >= 0:
+                    yield self._bounds[begin], self._bounds[end]
+                begin = n
+            end = n + 1
+        if begin >= 0:
+            yield self._bounds[begin], self._bounds[end]
+
+
+def _marked_in(marks: bytes | bytearray) -> Iterator[int]:
+    return (n for n, marked in enumerate(marks) if marked)

@@ -352,13 +352,6 @@ def test_keys_without_a_lease_are_left_alone_for_an_expiration_and_then_looked_f
     assert wants(mine.look(READ[:1], [], 79)) == NOTHING  # it was there again
 
 
-def test_keys_without_a_lease_are_read_by_the_oldest_ranges_that_hold_them() -> None:
-    children = [dataclasses.replace(x, parents=(WHOLE.id,)) for x in (LOW, HIGH)]
-    mine = Mind(FeedRanges(listed=[WHOLE, *children], asked=0.0))
-    mine.look([], [], 0)
-    assert wants(mine.look([], [], 30))[1] == {"w"}
-
-
 def test_a_lease_that_nobody_has_owned_is_acquired_when_two_listings_show_it() -> None:
     mine = Mind(FEED)
     new = [make.lease(LOW), make.lease(HIGH)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.keymap import KeyMap
@@ -67,6 +68,7 @@ def test_a_child_comes_in_part_where_its_other_keys_have_gone_on() -> None:
     (left,) = KeyMap(known).new_leases
     assert (left.child.range.low, left.child.range.high) == ("00", "01")
     assert not KeyMap([*known, lease(parts[1])]).orphans()
+    assert not KeyMap([*known, lease(spanning("x", 0, 1, (0, 0)))]).new_leases
     waiting = [ended(parts[0], MERGED), lease(parts[1])]
     assert not KeyMap(waiting).new_leases
     assert not KeyMap([], root=known[0].end, ranges=[again.range]).orphans()
@@ -104,6 +106,30 @@ def test_keys_without_a_lease_are_gaps_unless_they_come_or_have_ended() -> None:
     assert not KeyMap([lease(LEFT), unbounded], ranges=listed).gaps()
     stranger = lease(FeedRange(id=RangeId("x")))
     assert KeyMap([lease(LEFT), stranger], ranges=listed).gaps() == [("02", "04")]
+
+
+def test_gaps_are_filled_by_what_the_oldest_ranges_hold_of_them() -> None:
+    halves = [dataclasses.replace(x, parents=(PARENT.id,)) for x in (LEFT, RIGHT)]
+    joined = dataclasses.replace(MERGED, parents=(PARENT.id, LEFT.id, RIGHT.id))
+
+    def filling(*leases: Lease, ranges: Sequence[FeedRange], **more: Any) -> list[Any]:
+        found = KeyMap(leases, ranges=ranges, **more).ranges_for_gaps()
+        return [(x.id, x.low, x.high) for x in found]
+
+    whole = [("p", "00", "04")]
+    assert filling(ranges=[PARENT, *halves]) == filling(ranges=[PARENT, joined]) == whole
+    assert filling(lease(LEFT), ranges=[*halves, joined]) == [("b", "02", "04")]
+    of_both = [("b", "02", "04"), ("m", "00", "02")]  # the feed has forgotten the left one
+    assert filling(ranges=[RIGHT, joined]) == of_both
+    outer = [lease(spanning(x, n, n + 1, (1, 0))) for x, n in (("x", 1), ("y", 3))]
+    assert filling(*outer, ranges=[joined]) == [("m", "00", "01"), ("m", "02", "03")]
+
+    def whole_only(*_: Any) -> FeedRange:
+        raise FeedRefused("its ranges cannot be read in parts")
+
+    partless = [RIGHT, joined]
+    assert filling(ranges=partless, sub_range=whole_only) == [("b", "02", "04")]
+    assert KeyMap([], ranges=partless, sub_range=whole_only).gaps() == [("00", "04")]
 
 
 def test_a_deleted_lease_keeps_back_what_has_its_keys_or_its_name() -> None:
