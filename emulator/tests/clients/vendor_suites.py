@@ -111,14 +111,14 @@ def _ran_python(copy: Path, _: Path) -> Results:
         (stand_in / name).write_text(text)
     report = copy / "report.xml"
     command = [_python_folder() / "venv/bin/python", "-m", "pytest", "-q", "-m", _MARKS]
-    options = ["-o", "asyncio_mode=auto", "--timeout=180", "--tb=short", f"--junitxml={report}"]
+    options = ["-o", "asyncio_mode=auto", "--timeout=180", "--tb=no", f"--junitxml={report}"]
     said = _run([*map(str, command), *options], copy, {})
     assert report.exists(), said
     found: dict[str, str] = {}
     for case in ET.parse(report).iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
         if case.find("skipped") is None:  # some modules import the tests of others
-            why = [x.text or "" for x in case if x.tag in {"failure", "error"}]
+            why = [str(x.attrib) for x in case if x.tag in {"failure", "error"}]
             found[name] = found.get(name, "") + "".join(why)
     return found
 
