@@ -133,9 +133,10 @@ class OpenDatabase:
         address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
         try:
             with closing(sqlite3.connect(address, uri=True)) as connection:
+                # Else it refuses a file into which it has copied a part of its log: it is
+                # shorter than its first page says, for as long as the disk is full.
+                connection.execute("pragma writable_schema = on")
                 row = connection.execute(self._statement).fetchone()
-        except UnicodeDecodeError:
-            return None  # the message of an error, which quotes what is damaged
         except sqlite3.Error as error:
             if sqlite_code(error) in _OTHER_FILE:
                 return None
