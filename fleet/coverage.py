@@ -49,7 +49,8 @@ async def check_coverage(
             _OTHER_LEASES,
         )
         return
-    keymap = KeyMap(leases, root=record.root, ranges=await feed.ranges())
+    ranges = await feed.ranges()
+    keymap = KeyMap(leases, root=record.root, ranges=ranges, sub_range=feed.sub_range)
     for one in uncovered(keymap, start=start):
         yield one
     async for one in _unreadable(feed, container, [*keymap.leases.values()]):
@@ -88,8 +89,8 @@ def _without_lease(keys: str, start: StartAt) -> Diagnostic:
 def _orphaned(keys: str) -> Diagnostic:
     return problem(
         "leases",
-        f"no lease holds the keys {keys}, and no host will create one: what held them has "
-        f"ended, and a lease that was to go on with them was deleted",
+        f"no lease holds the keys {keys}, and no host will create one: it was deleted, and no "
+        f"host can tell where they begin, or the feed cannot read them without others",
         f"stop all hosts, give the leases back the positions that were saved (changefeed "
         f"positions import), or start all ranges again (changefeed reset --all); {_AGAIN}",
     )

@@ -71,7 +71,8 @@ async def _in_the_feed(
     for bounds in _bounds(leases, ranges):
         yield bounds
     begun = [replace(x, epoch=max(x.epoch, 1)) for x in leases]
-    for found in uncovered(KeyMap(begun, ranges=ranges), start=start):
+    keymap = KeyMap(begun, ranges=ranges, sub_range=feed.sub_range)
+    for found in uncovered(keymap, start=start):
         yield found.text
 
     async def read(lease: Lease) -> str | None:

@@ -158,10 +158,11 @@ class KeyMap:
         ]
 
     def gaps(self) -> Sequence[tuple[str, str]]:
-        """Return the bounds of keys, of ranges that the feed lists, that no lease has and that
-        nothing will create one for: it was deleted by hand.
+        """Return the bounds of keys, of ranges that the feed lists, that no lease has or comes
+        to have: it was deleted by hand, and hosts create another.
         """
-        return list(self._keys.spans(_marked_in(self._missing())))
+        filled = self._keys.marked(self.ranges_for_gaps())
+        return list(self._keys.spans(_marked_in(filled)))
 
     def ranges_for_gaps(self) -> Iterator[FeedRange]:
         """Yield the oldest ranges that hold the keys of gaps, or what they hold of them."""
@@ -192,8 +193,8 @@ class KeyMap:
         return found
 
     def orphans(self) -> Sequence[tuple[str, str]]:
-        """Return the bounds of keys whose range has ended, and goes on in nothing that can
-        come: a lease was deleted by hand, and no host can tell where its keys begin.
+        """Return the bounds of keys that no lease can come for: it was deleted by hand, and no
+        host can tell where they begin, or their feed cannot read them without others.
         """
         coming, before = bytearray(map(max, self._held, self._coming)), b""
         while before != coming:  # what comes may let another come
@@ -206,6 +207,9 @@ class KeyMap:
         for x, end in self._ended:
             if not end.children:
                 self._keys.clear(lost, x.range)  # it was closed for good
+        filled = self._keys.marked(self.ranges_for_gaps())
+        for n in _marked_in(self._missing()):
+            lost[n] = not filled[n]
         return list(self._keys.spans(_marked_in(lost)))
 
     def _missing(self) -> bytes:

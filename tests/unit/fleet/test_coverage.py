@@ -17,6 +17,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support import make
+from tests.support.partless_feed import PartlessFeed
 
 
 def spanning(low: str, high: str, generation: int = 0) -> FeedRange:
@@ -103,6 +104,15 @@ async def checked(feed: MemoryFeed, *leases: Lease) -> list[Diagnostic]:
     for lease in leases:
         await container.create(lease)
     return [x async for x in check_coverage(feed, container, start="beginning")]
+
+
+async def test_no_host_is_expected_to_read_what_a_feed_reads_only_with_others() -> None:
+    (only,) = await MemoryFeed(1).ranges()
+    low, _ = MemoryFeed(1).split(only, 2)
+    severities = [
+        (await checked(x(1), held(low)))[0].severity for x in (MemoryFeed, PartlessFeed)
+    ]
+    assert severities == [Severity.WARNING, Severity.PROBLEM]
 
 
 async def test_a_lease_at_the_end_of_its_range_says_where_it_goes_on() -> None:

@@ -129,7 +129,8 @@ def test_gaps_are_filled_by_what_the_oldest_ranges_hold_of_them() -> None:
 
     partless = [RIGHT, joined]
     assert filling(ranges=partless, sub_range=whole_only) == [("b", "02", "04")]
-    assert KeyMap([], ranges=partless, sub_range=whole_only).gaps() == [("00", "04")]
+    left = KeyMap([], ranges=partless, sub_range=whole_only)
+    assert (left.gaps(), left.orphans()) == ([("02", "04")], [("00", "02")])
 
 
 def test_a_deleted_lease_keeps_back_what_has_its_keys_or_its_name() -> None:
