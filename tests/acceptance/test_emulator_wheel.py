@@ -27,9 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def alone(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh virtual environment with nothing of ours but the emulator."""
-    home = tmp_path_factory.mktemp("environment")
-    wheels.environment(home, wheel)
-    return home
+    return wheels.environment(tmp_path_factory.mktemp("environment"), wheel)
 
 
 def test_it_has_every_file_of_the_emulator_and_no_other(wheel: Path) -> None:

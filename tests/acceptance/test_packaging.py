@@ -45,9 +45,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh virtual environment with the wheel."""
-    home = tmp_path_factory.mktemp("environment")
-    wheels.environment(home, wheel)
-    return home
+    return wheels.environment(tmp_path_factory.mktemp("environment"), wheel)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 axe: npm install --prefix .venv/axe axe-core
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from tests.acceptance.test_page_in_browser import (
     row,
     settings_of,
 )
-from tests.support.browser import browsing, needs_browser, running_chromium
+from tests.support.browser import browsing, needs_browser
 from tests.support.looking import until
 from tests.support.processes import PATIENCE
 
@@ -39,12 +38,6 @@ LOOKS = [
     for scheme in ("light", "dark")
     for name, size in (("desk", {}), ("phone", PHONE))
 ]
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_chromium(tmp_path_factory.mktemp("chromium")) as address:
-        yield address
 
 
 async def violations(page: Page) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -33,7 +33,7 @@ from changefeed.observers.range_observers import ObserverSetup
 from changefeed.runtime.web_server import WebLimits, serving
 from changefeed.testing.fleet import FleetLog, LoggingObserver
 from tests.support import make
-from tests.support.browser import browsing, needs_browser, picture, running_chromium
+from tests.support.browser import browsing, needs_browser, picture
 from tests.support.looking import until
 from tests.support.processes import PATIENCE
 
@@ -45,12 +45,6 @@ HOSTILE = "<img src=x onerror=window.owned=1><script>alert(1)</script>"
 QUICK = {
     "expiration": 3.0,
 }
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_chromium(tmp_path_factory.mktemp("chromium")) as address:
-        yield address
 
 
 def settings_of(name: str, **sections: Any) -> Settings:

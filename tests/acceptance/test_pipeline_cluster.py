@@ -191,7 +191,7 @@ def test_an_observer_runs_on_executors_with_the_code_of_a_wheel_and_of_py_files(
     """Both are shipped as zips, which a wheel is."""
     (tmp_path / "built").mkdir()
     wheel = wheels.ours(".whl", tmp_path / "built", "wheel")
-    python = wheels.environment(tmp_path / "env")
+    python = wheels.environment(tmp_path / "env") / "bin/python"
     ours = wheel.rename(tmp_path / "changefeed.zip")
     out = tmp_path / "out"
     out.mkdir()

@@ -46,14 +46,14 @@ def build(source: Path, into: Path, kind: str = "wheel") -> Path:
 
 
 def environment(home: Path, *what: Path) -> Path:
-    """Make a virtual environment of our dependencies and ``what``; return its Python."""
+    """Make a virtual environment of our dependencies and ``what``; return its home."""
     run(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
     # Named in a .pth file, the other environment's own .pth files, which lead to the
     # sources, are not read.
     (packages(home) / "dependencies.pth").write_text(DEPENDENCIES)
     if what:
         install(home, *what)
-    return home / "bin/python"
+    return home
 
 
 def packages(home: Path) -> Path:

@@ -22,22 +22,17 @@ def test_folders_and_tests_of_the_list_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "node",
+    ("node", "waits"),
     [
-        "unit/runtime/test_signals.py::test_x",
-        "acceptance/test_run.py::test_sigterm_releases_the_leases_and_keeps_their_continuations",
-        "acceptance/test_hard_starts.py::test_x[None]",
+        ("unit/runtime/test_signals.py::test_x", False),
+        ("acceptance/test_stop_signals.py::test_a_hang_up_is_an_orderly_stop[x]", False),
+        ("acceptance/test_hard_starts.py::test_x[None]", False),
+        ("acceptance/test_run.py::test_x[a]", True),
+        ("strangers/test_keda.py::test_x", True),
     ],
 )
-def test_exceptions_do_not_wait_for_the_night(node: str) -> None:
-    assert not is_nightly(f"tests/{node}")
-
-
-@pytest.mark.parametrize(
-    "node", ["strangers/test_keda.py::test_x", "acceptance/test_run.py::test_x[a]"]
-)
-def test_all_else_in_a_folder_of_the_list_waits(node: str) -> None:
-    assert is_nightly(f"tests/{node}")
+def test_a_folder_of_the_list_waits_but_for_its_exceptions(node: str, *, waits: bool) -> None:
+    assert is_nightly(f"tests/{node}") == waits
 
 
 def test_what_is_not_installed_is_named_with_the_command_that_brings_it() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from changefeed.cli import raise_interrupts
 from changefeed.runtime.shutdown import StopSignals
 from changefeed.runtime.signals import each_apart, on_stop_signals
 from tests.support.processes import PATIENCE
@@ -37,6 +38,16 @@ async def test_each_signal_is_passed_on_until_the_block_is_left(number: signal.S
         signal.default_int_handler,
         signal.SIG_DFL,
     ]
+
+
+async def test_a_hang_up_that_is_ignored_stays_so() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    raise_interrupts()
+    heard = asyncio.Event()
+    with on_stop_signals(heard.set):
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.1)
+    assert (heard.is_set(), signal.getsignal(signal.SIGHUP)) == (False, signal.SIG_IGN)
 
 
 def test_signals_that_come_together_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
