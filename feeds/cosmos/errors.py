@@ -6,6 +6,7 @@ the service are cut to one line; none of them repeats a key.
 """
 
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,10 +34,9 @@ _MAY_PASS_AS: Final = frozenset(
         (403, 1008),  # the account is moving
     }
 )
-_RETRY_AFTER: Final = "x-ms-retry-after-ms"
 _MAX_TEXT: Final = 300
-_UNREADABLE: Final = (msgspec.DecodeError, AttributeError, LookupError, TypeError)
-"""What the client raises where an answer is well-formed, and not what it should be."""
+_UNREADABLE: Final = (AttributeError, LookupError, TypeError, msgspec.DecodeError, zlib.error)
+"""What the client raises where an answer is whole, and not what it should be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class ErrorAnswer:
 
 
 def problem_of(status: int, headers: Mapping[str, str], message: str) -> ErrorAnswer:
-    wait = headers.get(_RETRY_AFTER)
+    wait = headers.get("x-ms-retry-after-ms")
     return ErrorAnswer(
         status=status,
         substatus=int(headers.get("x-ms-substatus") or 0),

@@ -65,6 +65,11 @@ class CosmosWorld:
         got = await self.by_hand.send("POST", DOCS, body, header)
         assert got.status in {200, 201}, got.body
 
+    async def write(self, keys: Iterable[str], step: int) -> None:
+        """Put a new item of every key; items stay, so that no version is replaced."""
+        for key in keys:
+            await self.put(f"{key}-{step}", key, step=step)
+
     async def remove(self, item_id: str, key: str = "p") -> None:
         assert (await self.by_hand.send("DELETE", f"{DOCS}/{item_id}", key=key)).status == 204
 

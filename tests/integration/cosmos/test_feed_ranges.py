@@ -13,17 +13,11 @@ from tests.support.cosmos_feeds import CosmosWorld
 KEYS = [f"key-{n}" for n in range(24)]
 
 
-async def write(world: CosmosWorld, step: int) -> None:
-    """Write a new item of every key; items stay, so that no version is replaced."""
-    for key in KEYS:
-        await world.put(f"{key}-{step}", key, step=step)
-
-
 async def test_a_feed_that_another_one_showed_the_split_ends_its_range_too(
     world: CosmosWorld,
 ) -> None:
     """The client shares one list of ranges among all feeds of a process."""
-    await write(world, 0)
+    await world.write(KEYS, 0)
     async with world.feed() as first, world.feed() as second:
         await world.by_hand.split(range="0")
         assert len(await second.ranges()) == 2
@@ -90,7 +84,7 @@ async def test_a_list_of_ranges_with_a_gap_is_not_believed(
 
 
 async def test_a_part_that_was_split_and_is_whole_again_goes_on(world: CosmosWorld) -> None:
-    await write(world, 0)
+    await world.write(KEYS, 0)
     low, high = (x["id"] for x in await world.by_hand.split(range="0"))
     merged = (await world.by_hand.merge(low, high))["id"]
     async with world.feed() as feed:

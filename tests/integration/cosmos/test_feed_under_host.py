@@ -55,26 +55,21 @@ async def running_host(settings: Settings, seen: Seen) -> AsyncIterator[None]:
             host.stop()
 
 
-async def write(world: CosmosWorld, step: int) -> None:
-    for key in KEYS:
-        await world.put(f"{key}-{step}", key, step=step)
-
-
 async def test_a_host_reads_halves_on_after_a_merge_with_it_and_without_it(
     world: CosmosWorld, tmp_path: Path
 ) -> None:
     config, seen = settings(world, tmp_path / "leases.db", page_size=5), Seen(KEYS)
     low, high = await world.by_hand.split(range="0")
     lowest, lower = await world.by_hand.split(range=low["id"])
-    await write(world, 0)
+    await world.write(KEYS, 0)
     async with running_host(config, seen):
         await seen.reach(0)
         await world.by_hand.merge(lowest["id"], lower["id"])
-        await write(world, 1)
+        await world.write(KEYS, 1)
         await seen.reach(1)
         await asyncio.sleep(0.5)
     async with running_host(config, seen):  # from the leases of halves alone
-        await write(world, 2)
+        await world.write(KEYS, 2)
         await seen.reach(2)
         await asyncio.sleep(0.5)
     (merged,) = [
@@ -83,7 +78,7 @@ async def test_a_host_reads_halves_on_after_a_merge_with_it_and_without_it(
         if not x["gone"] and x["low"] == ""
     ]
     await world.by_hand.merge(merged, high["id"])
-    await write(world, 3)
+    await world.write(KEYS, 3)
     async with running_host(config, seen):
         await seen.reach(3)
         await asyncio.sleep(0.5)
@@ -100,13 +95,13 @@ async def test_a_container_that_was_recreated_while_no_host_ran_is_not_read_from
     world: CosmosWorld, tmp_path: Path
 ) -> None:
     config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen(KEYS)
-    await write(world, 0)
+    await world.write(KEYS, 0)
     async with running_host(config, seen):
         await seen.reach(0)
     await world.delete()
     await world.create()
     for step in range(1, 4):  # beyond all positions of the leases
-        await write(world, step)
+        await world.write(KEYS, step)
     with pytest.raises(StoreRefused, match=r"deleted and recreated.*reset --all"):
         async with open_host(config, seen.see):
             pass
@@ -117,12 +112,12 @@ async def test_a_refusal_in_passing_ends_no_host_and_pauses_no_range(
     world: CosmosWorld, tmp_path: Path, status: int
 ) -> None:
     seen = Seen(KEYS)
-    await write(world, 0)
+    await world.write(KEYS, 0)
     async with running_host(settings(world, tmp_path / "leases.db"), seen):
         await seen.reach(0)
         for operation in ("change_feed", "read_ranges"):
             await world.fault(effect="error", operation=operation, status=status, times=2)
-        await write(world, 1)
+        await world.write(KEYS, 1)
         await seen.reach(1)
 
 
@@ -149,7 +144,7 @@ async def test_a_lease_container_that_is_deleted_and_made_again_under_a_host_is_
 ) -> None:
     config, seen = settings_with_leases_in_cosmos(world, tmp_path), Seen(KEYS)
     at = "/dbs/leases/colls"
-    await write(world, 0)
+    await world.write(KEYS, 0)
     async with running_host(config, seen):
         await seen.reach(0)
         made = (await world.by_hand.send("GET", f"{at}/leases")).body
@@ -157,7 +152,7 @@ async def test_a_lease_container_that_is_deleted_and_made_again_under_a_host_is_
         await asyncio.sleep(1.0)
         again = {x: made[x] for x in ("id", "partitionKey", "defaultTtl", "indexingPolicy")}
         assert (await world.by_hand.send("POST", at, again)).status == 201
-        await write(world, 1)
+        await world.write(KEYS, 1)
         await seen.reach(1)
         found = (await world.by_hand.send("GET", f"{at}/leases/docs")).body["Documents"]
         lease = next(x for x in found if ".." in x["id"])

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline."""
+"""One Spark session for all tests of the pipeline, and a Cosmos DB for each that asks."""
 
 import logging
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from changefeed.pipeline.session import spark_session
+from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +16,9 @@ def spark() -> Iterator[SparkSession]:
     quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
     with spark_session("tests", quick) as session:
         yield session
+
+
+@pytest.fixture
+def cosmos() -> Iterator[ServedCosmos]:
+    with served_cosmos() as made:
+        yield made

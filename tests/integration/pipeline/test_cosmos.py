@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,15 +17,9 @@ from changefeed.pipeline.source.planning import (
     target_at,
 )
 from changefeed.pipeline.source.reader import Access
-from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows, served_cosmos
+from tests.support.pipeline_cosmos import Row, ServedCosmos, batch, rows
 
 ZERO = RangeId("0")
-
-
-@pytest.fixture
-def cosmos() -> Iterator[ServedCosmos]:
-    with served_cosmos() as made:
-        yield made
 
 
 def start_of(cosmos: ServedCosmos, mode: str) -> Offset:

@@ -39,7 +39,7 @@ from changefeed.pipeline.source.spark import (
 )
 from changefeed.runtime.errors import UserError
 from cosmos_emulator.testing import account_in_thread
-from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos, write, written
+from tests.support.pipeline_cosmos import ServedCosmos, write, written
 from tests.support.pipeline_feeds import a_log, append_to
 from tests.support.succession import replace_partitions
 
@@ -48,12 +48,6 @@ if TYPE_CHECKING:
 
 RANGE, SEQUENCE, TIME, KEY = ("range",), ("sequence",), ("committed_at",), ("key",)
 LAST = (1 << 16) - 1
-
-
-@pytest.fixture
-def cosmos() -> Iterator[ServedCosmos]:
-    with served_cosmos() as made:
-        yield made
 
 
 def found(reader: BatchReader) -> list[dict[str, Any]]:

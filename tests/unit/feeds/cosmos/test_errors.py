@@ -1,6 +1,7 @@
 """What answers of Cosmos DB mean: to be waited for, or for a person to change."""
 
 import errno
+import zlib
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +49,7 @@ NO_HANDLES = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE
 UNANSWERED = [*NO_HANDLES, ServiceRequestError("Too many open files"), RecursionError("again")]
 
 
-@pytest.mark.parametrize("error", UNANSWERED, ids=repr)
+@pytest.mark.parametrize("error", [*UNANSWERED, zlib.error("spoilt by a proxy")], ids=repr)
 async def test_no_answer_and_no_file_handles_are_waited_for(error: Exception) -> None:
     with pytest.raises(FeedUnavailable), OF_READERS.errors("here"):
         raise error
