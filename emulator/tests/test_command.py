@@ -36,6 +36,18 @@ async def test_it_keeps_its_data_and_ends_in_order(tmp_path: Path) -> None:
         assert await second.wait() == 0
 
 
+async def test_a_hang_up_that_is_ignored_stays_so(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; it is inherited
+    try:
+        async with process(tmp_path) as (started, url):
+            started.send_signal(signal.SIGHUP)
+            await asyncio.sleep(0.2)
+            async with CosmosClient(url, DEVELOPMENT_KEY) as client:
+                await client.create_database("d")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize(
     ("argument", "advice"),
     [
