@@ -1,6 +1,5 @@
 """The event log with real processes: writers that are killed, and one without rights."""
 
-import asyncio
 import re
 import sys
 import tempfile
@@ -12,30 +11,22 @@ from tests.support.processes import ended
 ROOT = Path(__file__).parents[2]
 
 
-async def outlives(writers: int) -> None:
+def outlives(writers: int) -> None:
     """Kill so many writers of a log in memory: some have written, and some have compacted."""
+    program = (sys.executable, "-m", "tests.support.killed_writers")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
-        program = (sys.executable, "-m", "tests.support.killed_writers")
-        process = await asyncio.create_subprocess_exec(
-            *program,
-            memory + "/log",
-            str(writers),
-            "7",
-            cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        said, _ = await process.communicate()
-    assert process.returncode == 0
-    done = rb"%d kills, [1-9]\d* batches acknowledged, [1-9]\d* runs\n" % writers
-    assert re.fullmatch(done, said), said
+        done = ended(*program, memory + "/log", str(writers), "7", cwd=ROOT, patience=3000)
+    assert done.returncode == 0, done.stderr
+    told = rf"{writers} kills, [1-9]\d* batches acknowledged, [1-9]\d* runs\n"
+    assert re.fullmatch(told, done.stdout), done.stdout
 
 
-async def test_what_was_acknowledged_outlives_killed_writers_and_no_batch_is_torn() -> None:
-    await outlives(30)
+def test_what_was_acknowledged_outlives_killed_writers_and_no_batch_is_torn() -> None:
+    outlives(30)
 
 
-async def test_nothing_is_lost_or_torn_by_a_thousand_kills() -> None:
-    await outlives(1000)
+def test_nothing_is_lost_or_torn_by_a_thousand_kills() -> None:
+    outlives(1000)
 
 
 DENIED = """
