@@ -242,6 +242,16 @@ async def test_a_living_owner_whose_heartbeats_are_not_shown_loses_none_of_its_l
     assert behind.tried == []
 
 
+async def test_all_that_a_dead_host_has_is_taken_in_one_round() -> None:
+    async with Fleet(ranges=4) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(10)
+        await fleet.kill("a")
+        fleet.start("b")
+        await asyncio.sleep(33)
+        assert await fleet.loads() == {"b": 4}
+
+
 async def test_an_owner_that_was_fenced_in_vain_is_fenced_again() -> None:
     behind = BehindAReplica(await leased_by((A, A1)))
     await behind.beat()

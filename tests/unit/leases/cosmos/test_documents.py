@@ -273,6 +273,11 @@ def test_a_host_of_dotnet_under_our_name_is_another() -> None:
     assert (lease.owner, lease.incarnation, lease.epoch) == ("a", None, 2)
 
 
+def test_an_owner_that_a_person_has_written_is_in_a_new_epoch() -> None:
+    lease = documents.lease_in(ours() | {"Owner": "c"})
+    assert (lease.owner, lease.incarnation, lease.epoch) == ("c", None, 2)
+
+
 def test_a_request_of_ours_does_not_keep_an_owner_of_dotnet_alive() -> None:
     lease = documents.lease_in(DOTNET_OWNED)
     asked = written(DOTNET_OWNED, lease.without_position().asked_by(B))
