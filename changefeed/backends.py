@@ -6,7 +6,7 @@ hold it. A ``StoreBackend`` or ``FeedBackend`` gives one a scheme. See ``docs/ba
 """
 
 from changefeed.feeds.backend import FeedBackend, OpenOptions, PositionTraits
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeUnknown
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, RangeEnded
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
@@ -20,8 +20,8 @@ _GROUPS = {
         *("StoreUnavailable", "StoreRefused", "StoreMissing", "StoreBackend"),
     ),
     "A feed": (
-        *("Feed", "RangeEnded", "FeedUnavailable", "FeedRefused", "RangeUnknown"),
-        *("FeedBackend", "PositionTraits"),
+        *("Feed", "RangeEnded", "FeedUnavailable", "FeedRefused", "RangeRefused"),
+        *("RangeUnknown", "FeedBackend", "PositionTraits"),
     ),
     "Both": ("Address", "OpenOptions", "Diagnostic", "fine", "warning", "problem"),
 }
@@ -40,6 +40,7 @@ __all__ = [
     "OpenOptions",
     "PositionTraits",
     "RangeEnded",
+    "RangeRefused",
     "RangeUnknown",
     "Record",
     "Store",

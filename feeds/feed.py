@@ -255,7 +255,7 @@ class Feed(ABC):
 
         There may be fewer although more are there: only no changes at all mean that the
         end was reached for now. The same ``after`` gives the same changes again. Raise
-        ``RangeEnded`` where there is nothing after it and never will be.
+        ``RangeEnded`` where nothing will ever follow, ``RangeRefused`` for a wrong position.
         """
 
     @abstractmethod
@@ -283,7 +283,7 @@ class Feed(ABC):
 
         That is a change, their end, or an error that ``read`` raises. None that had some when
         the feed was asked is left out; more than have some may be named, and each is read.
-        Where none has, the feed may wait for a first, ``MAX_WAIT_FOR_NEWS`` at the most;
+        Where none has, the feed may wait for a first, 10 s at the most;
         the call may be cancelled, to ask about more. Hosts ask once in ``feed.poll_interval``.
 
         By default each is named when a pause is over that grows while its position stands

@@ -169,7 +169,7 @@ async def test_what_no_single_range_holds_is_not_joined(given: FeedHarness) -> N
     feed = await of_lasting_ranges(given)
     first, second, *_ = await feed.ranges()
     for parts in ([first, second], [feed.split(first, 2)[1], feed.split(second, 2)[0]]):
-        with pytest.raises(FeedRefused, match="not all parts of one range"):
+        with pytest.raises(FeedRefused):
             feed.merge(parts)
 
 

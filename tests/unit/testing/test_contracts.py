@@ -1,6 +1,7 @@
 """The contracts as one test each, for feeds and leases of others; and that they bite."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,17 +9,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from changefeed import (
-    Feed,
-)
+import changefeed
+from changefeed import Feed, backends
 from changefeed import Record as Produced
-from changefeed.backends import WHOLE, Listed, Record, written_over
+from changefeed.backends import WHOLE, Listed, Record, Store, written_over
 from changefeed.stores.memory import MemoryStore
-from changefeed.testing import (
-    FeedHarness,
-    feed_contract,
-    store_contract,
-)
+from changefeed.testing import FeedHarness, feed_contract, store_contract
 from changefeed.testing.contracts import Test
 from tests.contract.test_feeds import InMemory, in_memory
 from tests.support.four_methods import FourMethods
@@ -58,6 +54,13 @@ def test_each_case_has_the_name_that_it_has_in_our_own_tests() -> None:
     assert "test_a_writer_whose_answer_was_lost_finds_his_write[0-1]" in names
     assert len(names) > 45
     assert len(cases_of(test_feed_in_memory)) > 30
+
+
+@pytest.mark.parametrize("seam", [Feed, Store])
+def test_whatever_a_contract_speaks_of_is_promised(seam: type) -> None:
+    texts = [seam.__doc__, *(x.__doc__ for x in vars(seam).values())]
+    named = {x for text in texts for x in re.findall(r"``([A-Z]\w+)``", text or "")}
+    assert named <= {"None", *changefeed.__all__, *backends.__all__}
 
 
 def fails(test: Test, case: str, tmp_path: Path) -> bool:
