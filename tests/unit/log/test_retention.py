@@ -15,6 +15,7 @@ from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.errors import ClusterRefused, PositionGone
 from changefeed.log.format.flush import Ends
 from changefeed.log.ids import era_in
+from changefeed.log.maintenance.deletion import GracePeriod
 from changefeed.log.maintenance.retention import if_as_it_was, with_truncations
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.stores.memory_store import MemoryStore
@@ -38,6 +39,15 @@ async def fill(core: BrokerCore, partition: str, count: int) -> None:
     for n in range(1, count + 1):
         await put(core, "orders", batch(partition, f"k{n}"))
         await asyncio.sleep(1)
+
+
+def test_what_is_deleted_is_not_looked_for_again_until_more_is_said_to_be_gone() -> None:
+    grace, row = GracePeriod[int](10), (1, "broker-1")
+    assert [grace.over(row, 5, 0), grace.over(row, 7, 9)] == [None, None]
+    assert grace.over(row, 7, 10) == 5
+    grace.done(row, 5)
+    assert [grace.over(row, 5, 99), grace.over(row, 7, 100)] == [None, None]
+    assert grace.over(row, 7, 110) == 7
 
 
 KEEPING = dataclasses.replace(QUICK, retention_interval=5.0, delete_grace=10.0)
