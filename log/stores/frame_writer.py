@@ -3,7 +3,6 @@
 What lies there, and what a writer has to keep to, says ``file_rows``.
 """
 
-import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -195,18 +194,23 @@ class FrameWriter:
 def _cut_behind(descriptor: int, first: int, synced: int, last: int) -> int:
     """Cut a file behind a frame, and let it be durable; return its bytes.
 
-    What is behind the frame ``synced`` is written again, as a sync may have lost it.
+    What is behind the frame ``synced`` is written again, as a sync may have lost it. Nothing
+    is cut of a frame that is durable and has a damaged head: that may be mended.
     """
-    offset = begin = 0
+    begin = end = 0
     reached = first - 1
     for frame in frames_in(partial(os.pread, descriptor), first):
         if frame.number > last:
+            behind = frame.begin - HEAD.size
             break
-        reached, offset = frame.number, frame.end
-        begin = offset if frame.number <= synced else begin
-    if reached < last:  # it is damaged, and was durable: nobody knows where it ends
-        raise OSError(errno.EIO, f"frame {last} is not what was written")
-    write_all(descriptor, os.pread(descriptor, offset - begin, begin), begin)
-    os.ftruncate(descriptor, offset)
+        reached, end = frame.number, frame.end
+        begin = end if frame.number <= synced else begin
+    else:
+        behind = os.fstat(descriptor).st_size
+    if reached < last:  # nobody knows how far it goes
+        end = behind
+    assert begin <= end, f"frame {synced} is durable, and {last} is the last"
+    write_all(descriptor, os.pread(descriptor, end - begin, begin), begin)
+    os.ftruncate(descriptor, end)
     os.fdatasync(descriptor)
-    return offset
+    return end

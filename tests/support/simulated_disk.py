@@ -127,7 +127,8 @@ class SimulatedDisk:
         )
 
     def fstat(self, handle: int) -> SimpleNamespace:
-        return SimpleNamespace(st_dev=1, st_ino=self._file(handle).number)
+        file = self._file(handle)
+        return SimpleNamespace(st_dev=1, st_ino=file.number, st_size=len(file.seen))
 
     def link(self, old: Path, new: Path) -> None:
         self._call("link")

@@ -188,16 +188,6 @@ async def test_who_seals_a_row_of_another_is_behind_all_that_was_acknowledged(
     assert [x.key for x in await third.list("wal/")] == [in_row(n) for n in (1, 2, 3)]
 
 
-async def test_of_two_that_begin_one_row_the_second_finds_the_first(tmp_path: Path) -> None:
-    ours, another = LocalStore(tmp_path), LocalStore(tmp_path)
-    created = await asyncio.gather(
-        ours.create(in_row(1), b"a"), another.create(in_row(1), b"b")
-    )
-    assert sorted(created) == [False, True]
-    for store in (ours, another):
-        assert await store.get(in_row(1)) == (b"a" if created[0] else b"b")
-
-
 async def test_a_number_waits_for_those_before_it_and_all_that_wait_are_synced_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
