@@ -54,6 +54,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     sealed_at: int | None = None
     kept_from: int = 1
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of it but its seal."""
+        return self.sealed_at is not None and self.kept_from >= self.sealed_at
+
 
 class Era(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A generation of partitions, and a row for each of its brokers.

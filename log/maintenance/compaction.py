@@ -45,7 +45,7 @@ def rows_of(catalog: Catalog, broker: str, incarnation: str) -> Iterator[tuple[i
                 ours = (row.broker, row.incarnation) == (broker, incarnation)
             else:
                 ours = _compactor(row, place, there) == broker
-            if ours and not _is_gone(row):
+            if ours and not row.is_gone:
                 yield era.number, row
 
 
@@ -53,11 +53,6 @@ def _compactor(row: Row, place: int, there: Sequence[str]) -> str:
     if not there:
         return ""
     return row.broker if row.broker in there else there[place % len(there)]
-
-
-def _is_gone(row: Row) -> bool:
-    """Whether nothing is left of a row but its seal."""
-    return row.sealed_at is not None and row.kept_from >= row.sealed_at
 
 
 def is_whole(end: RunEnd, first: int, settings: CoreSettings) -> bool:

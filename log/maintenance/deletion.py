@@ -6,11 +6,13 @@ finds things for as long as the grace is; one that finds something missing looks
 """
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
 from changefeed.log.catalog.catalog import Catalog, Truncation
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import compacted_key, number_of, row_prefix
+from changefeed.log.errors import Damaged
 from changefeed.log.format.flush import Ends
 from changefeed.log.format.pack import Key
 from changefeed.log.format.segment_file import Segment, slices_in
@@ -20,7 +22,7 @@ from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
 
 V = TypeVar("V")
-_Place = tuple[int, str]
+Place = tuple[int, str]
 """A row by its era and its broker."""
 
 
@@ -59,7 +61,7 @@ class Deletion:
                     await self._delete_below(place, kept_from)
                     self._of_objects.done(place, kept_from)
 
-    async def _delete_below(self, place: _Place, kept_from: int) -> None:
+    async def _delete_below(self, place: Place, kept_from: int) -> None:
         if kept_from == 1:
             return
         listed = await self._store.list(row_prefix(*place))
@@ -77,8 +79,9 @@ class Deletion:
                 deletions = self._of_segments.over(place, said, now)
                 if deletions is not None:
                     row = self._readers.row(catalog, *place)
-                    await delete_segments(self._store, deletions, row)
-                    self._of_segments.done(place, deletions)
+                    with suppress(Damaged):  # it is kept until it is restored
+                        await delete_segments(self._store, deletions, row)
+                        self._of_segments.done(place, deletions)
 
 
 class GracePeriod(Generic[V]):
@@ -89,10 +92,10 @@ class GracePeriod(Generic[V]):
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._since: dict[_Place, tuple[V, float]] = {}
-        self._done: dict[_Place, V] = {}
+        self._since: dict[Place, tuple[V, float]] = {}
+        self._done: dict[Place, V] = {}
 
-    def over(self, row: _Place, said: V, now: float) -> V | None:
+    def over(self, row: Place, said: V, now: float) -> V | None:
         """Return what was said of a row for so long, unless that is ``done``."""
         if self._done.get(row) == said:
             return None
@@ -100,7 +103,7 @@ class GracePeriod(Generic[V]):
         assert since <= now, f"{row} was said at {since} to be gone, and it is {now}"
         return first if now - since >= self._seconds else None
 
-    def done(self, row: _Place, what: V) -> None:
+    def done(self, row: Place, what: V) -> None:
         self._done[row] = what
         del self._since[row]
 

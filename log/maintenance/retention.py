@@ -30,7 +30,7 @@ from changefeed.log.core_settings import CoreSettings
 from changefeed.log.errors import Damaged
 from changefeed.log.format.flush import Ends, by_key
 from changefeed.log.ids import era_in
-from changefeed.log.maintenance.deletion import Deletion, EraDeletions, deletions_of
+from changefeed.log.maintenance.deletion import Deletion, EraDeletions, Place, deletions_of
 from changefeed.log.maintenance.truncation_points import TruncationPoint, last_point
 from changefeed.log.rows.extents import Extent, extent_of
 from changefeed.log.rows.row_reader import RowReader
@@ -144,38 +144,31 @@ class Retention:
 
     async def _cut(self, catalog: Catalog, collection: Collection) -> Collection:
         """Return a collection without what it is not to keep."""
-        cuts: Truncations = {}
+        old: Truncations = {}
+        much: Truncations = {}
+        cut = collection
         if collection.retain_seconds is not None:
-            cuts = await self._by_age(catalog, collection)
+            old = await self._by_age(catalog, cut)
+            cut = with_truncations(cut, old)
         if collection.retain_bytes is not None:
-            cuts = _merged(cuts, await self._by_size(catalog, collection, cuts))
-        if not cuts:
+            much = await self._by_size(catalog, cut)
+            cut = with_truncations(cut, much)
+        if not (old or much):
             return collection
-        cut = with_truncations(collection, cuts)
         return with_truncations(cut, {}, await self._kept_era(catalog, cut))
-
-    async def _compacted(self, catalog: Catalog) -> dict[tuple[int, str], int]:
-        """Return from where on the objects of rows are kept: those before are in segments.
-
-        What follows on a run has a table, or is the seal: so the ends of a row stay known.
-        """
-        found: dict[tuple[int, str], int] = {}
-        if not self._settings.compaction:
-            return found
-        for era in catalog.eras:
-            for row in era.rows:
-                if row.sealed_at is not None and row.kept_from >= row.sealed_at:
-                    continue
-                runs = self._readers.row(catalog, era.number, row.broker).runs
-                kept_from = await runs.look(row.kept_from) + 1
-                if kept_from > row.kept_from:
-                    found[era.number, row.broker] = kept_from
-        return found
 
     async def _row(self, catalog: Catalog, era: int, broker: str) -> RowReader:
         row = self._readers.row(catalog, era, broker)
         await row.tail()
         return row
+
+    async def _point(
+        self, catalog: Catalog, row: Place, holds: Callable[[TruncationPoint], bool]
+    ) -> TruncationPoint | None:
+        """Return ``last_point`` of a row; none of one that is damaged: it is kept."""
+        with suppress(Damaged):
+            return await last_point(await self._row(catalog, *row), holds)
+        return None
 
     async def _left(self, catalog: Catalog, collection: Collection) -> "_Left":
         """Return the partitions that have something left, the oldest first.
@@ -218,17 +211,16 @@ class Retention:
         if not rows:
             return found
         until_us = await self._until_us(catalog, collection, rows)
-        for (era, broker), there in rows.items():
-            row = await self._row(catalog, era, broker)
+        for place, there in rows.items():
+            row = self._readers.row(catalog, *place)
             is_over = row.sealed_at is not None and (
                 all(x.written_us <= until_us for x in there.values())
                 and await self._age_us(row.key(row.sealed_at)) >= keep_us
             )
             if is_over:
-                for name, x in there.items():
-                    found[name] = Truncation(x.last, x.stored)
+                found |= {name: Truncation(x.last, x.stored) for name, x in there.items()}
             else:
-                point = await self._old_point(row, until_us, keep_us)
+                point = await self._old_point(catalog, place, until_us, keep_us)
                 found |= _gone_before(point, collection.name, there)
         return found
 
@@ -250,50 +242,45 @@ class Retention:
         """Return when the oldest was written that rows of their first era have still."""
         found = []
         for broker in (y for x, y in rows if x == era):
-            row = await self._row(catalog, era, broker)
-            await row.runs.look(row.kept_from)
-            for number in row.runs.starts[:1]:
-                run = await row.runs.run(number)
-                found += [] if run is None else [run.run.written_us - 1]
-            header = await row.header(row.kept_from)
-            found += [] if header is None else [header.written_us]
+            with suppress(Damaged):
+                row = await self._row(catalog, era, broker)
+                await row.runs.look(row.kept_from)
+                for number in row.runs.starts[:1]:
+                    run = await row.runs.run(number)
+                    found += [] if run is None else [run.run.written_us - 1]
+                header = await row.header(row.kept_from)
+                found += [] if header is None else [header.written_us]
         return min(found, default=catalog.era_numbered(era).began_us)
 
     async def _old_point(
-        self, row: RowReader, until_us: int, keep_us: int
-    ) -> "TruncationPoint | None":
+        self, catalog: Catalog, row: Place, until_us: int, keep_us: int
+    ) -> TruncationPoint | None:
         """Return the last point before which all is too old, by both clocks."""
-        point = await last_point(row, partial(_is_before, until_us))
-        while point is not None:
+        while True:
+            point = await self._point(catalog, row, partial(_is_before, until_us))
+            if point is None:
+                return None
             short_us = keep_us - await self._age_us(point.key)
             if short_us <= 0:
-                break
+                return point
             until_us = min(until_us - short_us, point.written_us - 1)
-            point = await last_point(row, partial(_is_before, until_us))
-        return point
 
     async def _age_us(self, key: str) -> int:
         """Return how long an object is there at least, by the store's clock; 0 if unknown."""
         now, then = [await self._store.written_at(x) for x in (self._now_key, key)]
         return 0 if now is None or then is None else int((now - then) * 1e6)
 
-    async def _by_size(
-        self, catalog: Catalog, collection: Collection, cuts: Truncations
-    ) -> Truncations:
+    async def _by_size(self, catalog: Catalog, collection: Collection) -> Truncations:
         """Cut whole eras first, and then objects of the oldest era that is left."""
         assert collection.retain_bytes is not None
         left = await self._left(catalog, collection)
-        sizes: dict[RangeId, int] = {}
-        for partition, x in left:
-            cut = cuts.get(partition.id, Truncation(0, 0))
-            sizes[partition.id] = x.stored - max(x.gone, cut.bytes)
-        excess = sum(sizes.values()) - collection.retain_bytes
+        excess = sum(x.bytes for _, x in left) - collection.retain_bytes
         newest = 0 if catalog.era is None else catalog.era.number
         found: dict[RangeId, Truncation] = {}
         for partition, x in left:
-            if excess <= 0 or partition.era == newest or sizes[partition.id] > excess:
+            if excess <= 0 or partition.era == newest or x.bytes > excess:
                 break
-            excess -= sizes[partition.id]
+            excess -= x.bytes
             found[partition.id] = Truncation(x.last, x.stored)
         if excess > 0:
             rest = [x for x in left if x[0].id not in found]
@@ -306,11 +293,10 @@ class Retention:
         """Cut each row of the oldest era that is left by its share of what is too much."""
         oldest = _by_row([x for x in rest if x[0].era == rest[0][0].era])
         found: dict[RangeId, Truncation] = {}
-        for (era, broker), there in oldest.items():
+        for row, there in oldest.items():
             share = excess // len(oldest) + sum(x.gone for x in there.values())
-            row = await self._row(catalog, era, broker)
-            point = await last_point(row, partial(_holds_at_most, share, name, there))
-            found |= _gone_before(point, name, there)
+            holds = partial(_holds_at_most, share, name, there)
+            found |= _gone_before(await self._point(catalog, row, holds), name, there)
         return found
 
     async def _kept_era(self, catalog: Catalog, cut: Collection) -> int:
@@ -325,21 +311,29 @@ class Retention:
                 kept_era = era + 1
         return kept_era
 
-    async def _kept_from(self, catalog: Catalog) -> Mapping[tuple[int, str], int]:
-        """Return from where on the objects of rows are kept, where that may have moved."""
-        found = await self._compacted(catalog)
+    async def _kept_from(self, catalog: Catalog) -> Mapping[Place, int]:
+        """Return from where on the objects of rows are kept, where that has moved.
+
+        Those before are in runs, or gone. What follows on a run has a table, or is the seal:
+        so the ends of a row stay known.
+        """
+        found: dict[Place, int] = {}
         for era in catalog.eras:
             deletions = deletions_of(catalog, era.number)
-            if not any(deletions) or self._reckoned.get(era.number) == deletions:
-                continue
+            is_new = any(deletions) and self._reckoned.get(era.number) != deletions
             for row in era.rows:
-                reader = await self._row(catalog, era.number, row.broker)
-                point = await last_point(reader, partial(_is_gone, deletions))
-                number = 1 if point is None else point.number
-                found[era.number, row.broker] = max(
-                    number, found.get((era.number, row.broker), 1)
-                )
-            self._reckoned[era.number] = deletions
+                place, number = (era.number, row.broker), 1
+                if is_new:
+                    point = await self._point(catalog, place, partial(_is_gone, deletions))
+                    number = 1 if point is None else point.number
+                if self._settings.compaction and not row.is_gone:
+                    with suppress(Damaged):
+                        runs = self._readers.row(catalog, *place).runs
+                        number = max(number, await runs.look(row.kept_from) + 1)
+                if number > row.kept_from:
+                    found[place] = number
+            if is_new:
+                self._reckoned[era.number] = deletions
         return found
 
 
@@ -370,10 +364,6 @@ def if_as_it_was(before: Collection, cut: Collection, now: Collection) -> Collec
     return cut if now == before else now
 
 
-def _merged(cuts: Truncations, more: Truncations) -> Truncations:
-    return {x: max(y for y in (cuts.get(x), more.get(x)) if y) for x in {**cuts, **more}}
-
-
 def _holds_at_most(most: int, name: str, there: "_Extents", point: TruncationPoint) -> bool:
     """Whether at most so many bytes of some partitions lie before a point."""
     ends = (x for x in point.ends if x.collection == name)
@@ -382,12 +372,12 @@ def _holds_at_most(most: int, name: str, there: "_Extents", point: TruncationPoi
 
 _Left = Sequence[tuple[Partition, Extent]]
 _Extents = Mapping[RangeId, Extent]
-_Rows = Mapping[tuple[int, str], _Extents]
+_Rows = Mapping[Place, _Extents]
 """By era and broker: the partitions of a collection in that row."""
 
 
 def _by_row(left: _Left) -> _Rows:
-    found: dict[tuple[int, str], dict[RangeId, Extent]] = defaultdict(dict)
+    found: dict[Place, dict[RangeId, Extent]] = defaultdict(dict)
     for partition, there in left:
         found[partition.era, partition.broker][partition.id] = there
     return found

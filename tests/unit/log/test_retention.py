@@ -15,7 +15,6 @@ from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.errors import ClusterRefused, PositionGone
 from changefeed.log.format.flush import Ends
 from changefeed.log.ids import era_in
-from changefeed.log.maintenance.deletion import GracePeriod
 from changefeed.log.maintenance.retention import if_as_it_was, with_truncations
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.stores.memory_store import MemoryStore
@@ -39,15 +38,6 @@ async def fill(core: BrokerCore, partition: str, count: int) -> None:
     for n in range(1, count + 1):
         await put(core, "orders", batch(partition, f"k{n}"))
         await asyncio.sleep(1)
-
-
-def test_what_is_deleted_is_not_looked_for_again_until_more_is_said_to_be_gone() -> None:
-    grace, row = GracePeriod[int](10), (1, "broker-1")
-    assert [grace.over(row, 5, 0), grace.over(row, 7, 9)] == [None, None]
-    assert grace.over(row, 7, 10) == 5
-    grace.done(row, 5)
-    assert [grace.over(row, 5, 99), grace.over(row, 7, 100)] == [None, None]
-    assert grace.over(row, 7, 110) == 7
 
 
 KEEPING = dataclasses.replace(QUICK, retention_interval=5.0, delete_grace=10.0)
@@ -271,6 +261,23 @@ async def test_an_era_with_a_damaged_row_is_kept_while_later_ones_are_cut() -> N
         assert (orders.kept_era, {era_in(x) for x in orders.gone}) == (1, {2})
         store.objects[seal] = whole
         assert await keys_of(core, "orders", P1) == ["a"]
+
+
+async def test_a_damaged_run_keeps_what_lies_in_its_row_and_in_no_other() -> None:
+    store, compacting = MemoryStore(), dataclasses.replace(QUICK, compaction=True)
+    async with first_broker(store, parts=1, settings=compacting) as core:
+        for era in (1, 2):
+            await put(core, "orders", batch(open_ids(core, "orders")[0], "a"))
+            await core.catalogs.split("orders")
+            await in_era(core, era + 1)
+        await asyncio.sleep(15)
+    first, second = (f"wal/0000000{era}/broker-1/000000000001" for era in (1, 2))
+    assert {first, second} <= store.objects.keys()
+    store.objects[first.replace("wal", "compacted")] = b"damaged"
+    keeping = dataclasses.replace(KEEPING, compaction=True)
+    async with open_core(store, "broker-1", settings=keeping, wall_us=virtual_us):
+        await asyncio.sleep(60)
+    assert [x in store.objects for x in (first, second)] == [True, False]
 
 
 async def test_a_writer_whose_clock_is_behind_writes_nothing_that_is_old() -> None:
