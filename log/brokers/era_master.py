@@ -64,29 +64,29 @@ class EraMaster:
         if not self.acting:
             return False
         catalog = self._catalogs.newest
+        sealed = await self._sealed(catalog)
         step = next_step(
             catalog,
             membership,
             self._settings,
-            sealed=await self._sealed(catalog),
+            sealed=sealed.keys(),
             ending_for=self._watch.ending_for() or 0.0,
         )
         if step is None:
             return await self._forget_the_dead(catalog)
-        await self._do(step, catalog)
+        await self._do(step, catalog, sealed)
         return True
 
-    async def _sealed(self, catalog: Catalog) -> set[str]:
-        """Return the brokers of an ending era whose rows have their seals."""
-        era = catalog.era
+    async def _sealed(self, catalog: Catalog) -> Mapping[str, int]:
+        """Return the seals of an ending era's rows that have them, by their brokers."""
+        era, found = catalog.era, dict[str, int]()
         if era is None or era.state != "ending":
-            return set()
-        found = set()
+            return found
         for row in era.rows:
             reader = self._readers.row(catalog, era.number, row.broker)
-            await reader.reach(self._hint(era, row.broker))
+            await reader.tail(self._hint(era, row.broker))
             if reader.sealed_at is not None:
-                found.add(row.broker)
+                found[row.broker] = reader.sealed_at
         return found
 
     def _hint(self, era: Era, broker: str) -> int:
@@ -94,7 +94,7 @@ class EraMaster:
         heartbeat = self._members.seen.get(broker)
         return heartbeat.durable if heartbeat is not None and heartbeat.era == era.number else 0
 
-    async def _do(self, step: Step, catalog: Catalog) -> None:
+    async def _do(self, step: Step, catalog: Catalog, sealed: Mapping[str, int]) -> None:
         """Do a step that was decided on a catalog, whatever the newest is by now."""
         fields = {"step": step.name, "era": step.era, "brokers": ", ".join(step.brokers)}
         _log.info("broker.era", extra=fields)
@@ -108,18 +108,7 @@ class EraMaster:
                 for broker in step.brokers:
                     await self._seal(catalog, broker)
             case "close_and_open":
-                sealed = self._seals(catalog)
                 await change(lambda x: close_and_open(x, step.era, sealed, now_us))
-
-    def _seals(self, catalog: Catalog) -> Mapping[str, int]:
-        """Return the seals of the newest era's rows, all of which are there."""
-        assert catalog.era is not None
-        found: dict[str, int] = {}
-        for row in catalog.era.rows:
-            reader = self._readers.row(catalog, catalog.era.number, row.broker)
-            assert reader.sealed_at is not None
-            found[row.broker] = reader.sealed_at
-        return found
 
     async def _forget_the_dead(self, catalog: Catalog) -> bool:
         """Drop dead members that own no row from the catalog; return whether there were any.
@@ -137,7 +126,7 @@ class EraMaster:
         era = catalog.era
         assert era is not None
         reader = self._readers.row(catalog, era.number, broker)
-        await reader.reach(self._hint(era, broker))
+        await reader.tail(self._hint(era, broker))
         while reader.sealed_at is None:
             number = reader.known + 1
             seal = encode_flush(
@@ -152,4 +141,4 @@ class EraMaster:
                 )
             )
             await self._store.create(reader.key(number), seal)
-            await reader.reach()  # another master may have been first
+            await reader.tail()  # another master may have been first

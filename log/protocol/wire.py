@@ -103,7 +103,7 @@ class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class PartitionNews(msgspec.Struct, frozen=True, kw_only=True):
     """A partition that has ended, or has more than its reader knows.
 
-    ``last`` is its last sequence, ``None`` where another broker knows.
+    ``last`` is its last sequence, ``None`` where another broker knows, or it is damaged.
     """
 
     last: int | None

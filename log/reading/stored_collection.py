@@ -101,8 +101,13 @@ class StoredCollection:
         with answers_of_feeds():
             await self._catalogs.refresh()
 
-    async def ends(self, names: Sequence[RangeId]) -> Mapping[RangeId, PartitionBounds]:
-        """Return where partitions begin and end, as far as can be read now."""
+    async def ends(
+        self, names: Sequence[RangeId], *, certain: bool = True
+    ) -> Mapping[RangeId, PartitionBounds]:
+        """Return where partitions begin and end now.
+
+        Raise ``RangeDamaged`` where that cannot be read. Not ``certain``: as far as it can.
+        """
         await self._look()
         found, lasts = {}, dict[str, Mapping[Key, int]]()
         for partition in map(self.ranges.partition, names):
@@ -111,9 +116,10 @@ class StoredCollection:
                     start, last, *_ = await self._partitions.extent(self.name, partition)
                 else:
                     start = await self._partitions.start(self.name, partition)
-                    if partition.broker not in lasts:
-                        lasts[partition.broker] = await self._partitions.lasts(partition)
-                    last = lasts[partition.broker].get((self.name, partition.id), 0)
+                    row = partition.broker
+                    if row not in lasts:
+                        lasts[row] = await self._partitions.lasts(partition, certain=certain)
+                    last = lasts[row].get((self.name, partition.id), 0)
             found[partition.id] = PartitionBounds(start=start, last=last)
         return found
 
@@ -128,21 +134,26 @@ class StoredCollection:
     async def end(self, name: RangeId, *, of_writer: bool = False) -> PartitionBounds:
         """See ``Source.end``."""
         del of_writer
-        return (await self.ends([name]))[name]
+        return (await self.ends([name], certain=False))[name]
 
     async def news(
         self, after: Mapping[RangeId, int], *, wait: float
     ) -> Mapping[RangeId, PartitionNews]:
         """See ``Source.news``: it never waits."""
         del wait
-        found, sealed = {}, dict[tuple[int, str], bool]()
-        for name, end in (await self.ends([*after])).items():
-            partition = self.ranges.partition(name)
-            row = partition.era, partition.broker
-            if row not in sealed:  # thousands of partitions lie in one
-                sealed[row] = await self._has_ended(partition)
-            if sealed[row] or end.last != after[name]:
-                found[name] = PartitionNews(last=end.last, ended=sealed[row])
+        rows, found = dict[tuple[int, str], list[RangeId]](), {}
+        for partition in map(self.ranges.partition, after):
+            rows.setdefault((partition.era, partition.broker), []).append(partition.id)
+        for names in rows.values():  # thousands of partitions lie in one
+            lasts: Mapping[RangeId, int | None]
+            try:
+                lasts = {x: y.last for x, y in (await self.ends(names)).items()}
+            except RangeDamaged:
+                lasts = dict.fromkeys(names)  # who reads one of them is told why
+            ended = await self._has_ended(self.ranges.partition(names[0]))
+            for name in names:
+                if ended or lasts[name] != after[name]:
+                    found[name] = PartitionNews(last=lasts[name], ended=ended)
         return found
 
     async def read(self, name: RangeId, *, after: int, most: int, wait: float) -> ReadResult:
@@ -185,7 +196,7 @@ class StoredCollection:
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
         """See ``Source.sequence_before``."""
-        end = (await self.ends([name]))[name]
+        end = await self.end(name)
         with answers_of_feeds():
             found = await self._partitions.sequence_before(self.name, name, time_us)
         return end.last if found is None else found

@@ -64,10 +64,15 @@ class PartitionReader:
             return (await self.extent(name, partition)).start
         return found.truncation_of(partition.id, partition.era, 0, 0).start
 
-    async def lasts(self, partition: Partition) -> Mapping[Key, int]:
-        """Return the last sequences of all partitions in the row of one that is open."""
+    async def lasts(self, partition: Partition, *, certain: bool) -> Mapping[Key, int]:
+        """Return the last sequences of all partitions in the row of one that is open.
+
+        ``certain``: raise ``RangeDamaged`` where there may be more that cannot be read.
+        """
         row = await self.row(partition)
         with damage_of(partition.id, "the end"):
+            if certain:
+                await row.check_end()
             return await row.lasts()
 
     async def kept(self, name: str, wanted: RangeId, after: int) -> Partition:

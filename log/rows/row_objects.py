@@ -197,7 +197,6 @@ class RowObjects:
             except Damaged as error:
                 key = self.key(x.number)
                 self._cache.pop(key)  # it may be restored
-                self._cache.windows.pop(self._window_of(x.number))
                 raise Damaged(f"{key} is not what was written: {error}") from error
         return layouts
 

@@ -105,7 +105,9 @@ class RowReader(RowObjects):
         """Look for more objects; return ``known``.
 
         ``hint`` is a number that is known to have been acknowledged. Raise ``Damaged`` where
-        the next object is not what was written; up to there all is known then.
+        the next object is not what was written, and may be a seal, behind which nothing
+        counts. One that lies so far before another that it was acknowledged is none: what
+        follows on it is read.
         """
         if self.sealed_at is not None:
             return self.known
@@ -114,32 +116,24 @@ class RowReader(RowObjects):
             self._leapt = True
             self._skip_to(await self._leap())
         while self.sealed_at is None:
-            self._damaged = self.known + 1
-            header = await self.header(self.known + 1)
-            self._damaged = 0
+            number = self.known + 1
+            try:
+                header = await self.header(number)
+            except Damaged:
+                self._damaged = number
+                if not await self.is_there(number + MAX_IN_FLIGHT):
+                    raise
+                self._skip_to(number)
+                continue
             if header is None:
                 break
-            window = await self._window(self.known + 1, newest=True)
+            window = await self._window(number, newest=True)
             if window.sound > self.known:
                 self.known = window.sound
                 self.sealed_at = window.sealed_at if window.sealed_at == window.sound else None
             else:  # it lies behind one that is damaged
                 self._learn(header)
         return self.known
-
-    async def reach(self, hint: int = 0) -> int:
-        """As ``tail``, and past objects that are damaged, and were acknowledged.
-
-        One that lies so far before another that it must have been is no seal.
-        """
-        while True:
-            try:
-                return await self.tail(hint)
-            except Damaged:
-                damaged = self.known + 1
-                if not await self.is_there(damaged + MAX_IN_FLIGHT):
-                    raise
-                self._skip_to(damaged)
 
     async def _leap(self) -> int:
         """Return a number up to which all are there, found in steps that double.
@@ -169,6 +163,11 @@ class RowReader(RowObjects):
         return await self.window(number, self.known, self.kept_from, newest=newest)
 
     # ends
+
+    async def check_end(self) -> None:
+        """Raise ``Damaged`` where more may lie behind what is known: ``tail`` stopped there."""
+        if self._damaged > self.known:
+            await self.there(self._damaged)
 
     async def ends(self) -> Ends:
         """Return the ends of its partitions after all that is known; from a few reads.
@@ -235,16 +234,23 @@ class RowReader(RowObjects):
         """Return the last sequence of each partition that has records, as far as is known."""
         async with self._looking:  # of many that ask, one looks
             if not self._lasts_at or self._lasts_at + 1 < self.kept_from:
-                self._lasts = {key: x.last for key, x in (await self.ends()).items()}
-                self._lasts_at = self.known
+                await self._take_ends()
             while self._lasts_at < self.known:
                 window = await self._window(self._lasts_at + 1)
-                if window.sound <= self._lasts_at:
-                    break  # it is damaged by now
+                if window.damaged:
+                    await self._take_ends()
+                    break
+                if window.last <= self._lasts_at:
+                    break  # it was deleted meanwhile
                 for key, found in window.spans.items():
                     self._lasts[key] = max(found[-1].last, self._lasts.get(key, 0))
-                self._lasts_at = window.sound
+                self._lasts_at = window.last
         return self._lasts
+
+    async def _take_ends(self) -> None:
+        known = self.known  # others may learn of more meanwhile
+        self._lasts = {key: x.last for key, x in (await self.ends()).items()}
+        self._lasts_at = known
 
     # records
 
@@ -273,7 +279,10 @@ class RowReader(RowObjects):
             windows += 1
             for span in window.spans_after(key, after):
                 if span.first > after + 1:
-                    return self._so_far(found, damaged or window.last, after, span)
+                    if found:
+                        return found
+                    lost = f"records {after + 1} to {span.first - 1}"
+                    raise Damaged(f"{lost} are missing before object {damaged or window.last}")
                 damaged = None  # it has none of this partition
                 is_twice = bool(found) and span.first <= after  # read and joined anew
                 if after >= end or size >= max_bytes or is_twice:
@@ -286,18 +295,8 @@ class RowReader(RowObjects):
             damaged = damaged or window.damaged_behind(key, number)
             number = window.last + 1
         await self._check_there(found, damaged or number)
-        self._keep_place(key, after, damaged or number)
-        return found
-
-    @staticmethod
-    def _so_far(
-        found: list[RecordSpan], at: int, after: int, span: RecordSpan
-    ) -> list[RecordSpan]:
-        """Return what lies before a gap; raise ``Damaged`` if that is nothing."""
-        if not found:
-            raise Damaged(
-                f"records {after + 1} to {span.first - 1} are missing before object {at}"
-            )
+        if damaged is None:  # else a later table may say that it had none
+            self._keep_place(key, after, number)
         return found
 
     async def _check_there(self, found: Sequence[RecordSpan], number: int) -> None:

@@ -51,24 +51,31 @@ HEAD, BODY = 0, 60
 """Where a frame is damaged: what says how far it goes, or the object in it."""
 
 
-def hurt_a_frame(file: Path, place: int) -> None:
+def hurt_a_frame(file: Path, place: int, *, last: bool = False) -> None:
     data = bytearray(file.read_bytes())
-    data[data.index(b"CFR\n", len(data) // 2) + place] ^= 1
+    at = data.rindex(b"CFR\n") if last else data.index(b"CFR\n", len(data) // 2)
+    data[at + place] ^= 1
     file.write_bytes(data)
 
 
 @pytest.mark.parametrize("place", [HEAD, BODY])
+@pytest.mark.parametrize("last", [False, True])
 async def test_a_damaged_frame_of_the_newest_era_ends_all_ranges_and_takes_no_records(
-    path: Path, place: int
+    path: Path, place: int, *, last: bool
 ) -> None:
+    """Whoever has read up to there is not told that there is nothing more."""
     truth = await written(path)
-    hurt_a_frame(frames_of(path), place)
+    hurt_a_frame(frames_of(path), place, last=last)
     async with EventLog.open(path) as log:
+        reached = {}
         for name, changes in truth.items():
             delivered, error = await read_by_pages(log, name)
             assert 300 < len(delivered) < len(changes)
             assert delivered == changes[: len(delivered)]
             assert isinstance(error, RangeDamaged)
+            reached[FeedRange(id=name)] = position(log.identity, len(delivered))
+        assert {*await log.news(reached)} == {*truth}
+        assert await log.lags(reached) == {}
     with pytest.raises(FeedRefused, match=r"is not what was written: .* Restore it"):
         async with EventLogWriter.open(path):
             pass

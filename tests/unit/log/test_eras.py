@@ -11,6 +11,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.ids import range_id
+from changefeed.log.reading.stored_collection import StoredCollection
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.log.stores.store import version_of
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -93,6 +94,9 @@ async def test_a_damaged_object_of_a_dead_broker_keeps_no_era_from_opening(
         assert await refused(first, request(batch(theirs, "k40"), number=40)) == "moving"
         with pytest.raises(RangeDamaged):
             await keys_of(first, "orders", theirs)
+        feed, next_era = await StoredCollection.open(store, "orders"), RangeId("e3.p07.v00-ff")
+        news = await feed.news({theirs: 0, next_era: 0}, wait=0)
+        assert {x: y.last for x, y in news.items()} == {theirs: None, next_era: 1}
         store.objects[key] = whole
         assert (await first.end("orders", theirs)).last == 40
         assert await keys_of(first, "orders", theirs) == [f"k{n}" for n in range(1, 41)]

@@ -7,11 +7,9 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.catalog.transitions import with_kept_from
 from changefeed.log.errors import Damaged
-from changefeed.log.format.block_format import BlockChanges
 from changefeed.log.format.pack import Place, header_bytes
 from changefeed.log.format.runs import decode_run
 from changefeed.log.maintenance import run_maker
-from changefeed.log.reading.stored_collection import StoredCollection
 from changefeed.log.stores.memory_store import MemoryStore
 from tests.support.brokers import batch, keys_of, open_ids, put
 from tests.unit.log.test_compaction import BY_HAND, P1, broker, compactor
@@ -63,25 +61,6 @@ async def test_many_small_partitions_become_one_object_or_share_a_segment(
                 assert len(await keys_of(other, "wide", name)) == FLUSHES
                 before = await other.sequence_before("wide", RangeId(name), 40)
                 assert before == 39
-
-
-async def test_engines_read_what_runs_hold() -> None:
-    store = MemoryStore()
-    async with broker(store, settings=BY_HAND) as core:
-        await fill_all(core)
-        assert await (await compactor(core, store)).step()
-        await delete_what_is_in_runs(core, store)
-        name = RangeId(open_ids(core, "wide")[7])
-        stored = await StoredCollection.open(store, "wide")
-        found = await stored.part(name, 0, FLUSHES, 10**6)
-        assert isinstance(found, list)
-        keys = [
-            y.key
-            for x in found
-            for y in BlockChanges(name, x.first, x.count, x.columns).take(x.count)
-        ]
-        assert keys == [f"k{n}" for n in range(1, 65)]
-        assert await stored.sequence_before(name, 40) == 39
 
 
 @pytest.mark.parametrize("place", [20, -3])

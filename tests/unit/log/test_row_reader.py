@@ -68,21 +68,6 @@ async def test_a_time_is_found_where_what_is_left_has_it() -> None:
     assert await reader.sequence_before(KEY, 9, after=1) is None
 
 
-@pytest.mark.parametrize("place", [20, -1], ids=["header", "records"])
-async def test_an_object_that_is_restored_is_read_again(place: int) -> None:
-    store = await stored_row(range(1, 4))
-    reader, key = reader_of(store, sealed_at=4), flush_key(1, "b", 2)
-    whole = store.objects[key]
-    flipped = bytearray(whole)
-    flipped[place] ^= 1
-    store.objects[key] = bytes(flipped)
-    assert [x.first for x in await reader.read(KEY, 0, 10**6)] == [1]
-    with pytest.raises(Damaged, match=r"records 2 to 2|not what was written"):
-        await reader.read(KEY, 1, 10**6)
-    store.objects[key] = whole
-    assert [x.last for x in await reader.read(KEY, 1, 10**6)] == [3]
-
-
 async def test_what_is_kept_of_a_row_is_counted_in_bytes() -> None:
     cache = ObjectCache(40_000, 10_000)
     reader = reader_of(await stored_row(range(1, 201)), cache=cache)
@@ -135,22 +120,6 @@ async def test_what_goes_on_while_it_is_read_is_read_once() -> None:
     assert (block.last, block.first + block.count - 1) == (4, 4)
 
 
-async def test_records_before_and_behind_a_damaged_object_are_read() -> None:
-    """Who misses none of its records is not told of the damage; who may is."""
-    store = await stored_row(range(1, 31))
-    reader, key = reader_of(store, sealed_at=31), flush_key(1, "b", 5)
-    store.objects[key] = b"no object of a row"
-    (block,) = await reader.read(KEY, 0, 10**6)
-    assert (block.first, block.last) == (1, 4)
-    with pytest.raises(Damaged, match="records 5 to 5 are missing"):
-        await reader.read(KEY, 4, 10**6)
-    (block,) = await reader.read(KEY, 5, 10**6)
-    assert (block.first, block.last) == (6, 30)
-    assert await reader.read(KEY, 30, 10**6) == []
-    with pytest.raises(Damaged):
-        await reader.read(("orders", P2), 0, 10**6)
-
-
 async def test_a_row_ends_at_a_seal_that_lies_behind_a_damaged_object() -> None:
     """Both are in one window. Whether the object was acknowledged, its writer has to say."""
     store = await stored_row(range(1, 31))
@@ -173,20 +142,48 @@ async def test_a_row_ends_at_a_seal_that_lies_behind_a_damaged_object() -> None:
     assert [x.last for x in await stranger.read(KEY, 0, 10**6)] == [30]
 
 
-async def test_what_is_restored_and_goes_on_while_it_is_read_is_read_once() -> None:
-    store = SlowStore()
-    store.objects = (await stored_row(range(1, 6), of_another=2)).objects
-    key = flush_key(1, "b", 2)
-    whole, store.objects[key] = store.objects[key], b"no object of a row"
+async def test_a_row_goes_on_behind_a_damaged_object_once_that_can_be_no_seal() -> None:
+    """So it does for who reads it all the time. What the object had of whom, a table says."""
+    whole = await stored_row(range(1, 80), of_another=3)
+    whole.objects[flush_key(1, "b", 5)] = b"no object of a row"
+    store, other = MemoryStore(), ("orders", P2)
     reader = reader_of(store)
+
+    def grow(last: int) -> None:
+        store.objects |= {
+            x: y for x, y in whole.objects.items() if x <= flush_key(1, "b", last)
+        }
+
+    grow(36)
+    for asked in (reader.tail, reader.check_end):
+        with pytest.raises(Damaged, match="000000000005 is not what was written"):
+            await asked()
+    assert (reader.known, await reader.lasts()) == (4, {KEY: 3, other: 1})
+    grow(60)
+    assert await reader.tail() == 60
+    await reader.check_end()
+    assert [(x.first, x.last) for x in await reader.read(KEY, 0, 10**6)] == [(1, 3)]
+    with pytest.raises(Damaged, match="records 4 to 4 are missing"):
+        await reader.read(KEY, 3, 10**6)
+    assert [(x.first, x.last) for x in await reader.read(KEY, 4, 10**6)] == [(5, 59)]
+    assert await reader.read(KEY, 59, 10**6) == []
+    assert [x.last for x in await reader.read(other, 0, 10**6)] == [1]
+    for nobody_knows in (reader.lasts(), reader.read(other, 1, 10**6)):
+        with pytest.raises(Damaged, match="000000000005 is not what was written"):
+            await nobody_knows
+    grow(80)
+    assert (await reader.tail(), reader.sealed_at) == (80, 80)
+    assert await reader.lasts() == {KEY: 78, other: 1}
+    assert await reader.read(other, 1, 10**6) == []
+
+
+async def test_ends_are_right_of_a_row_that_grows_while_they_are_read() -> None:
+    store = SlowStore()
+    store.objects = (await stored_row(range(1, 5))).objects
+    reader = reader_of(store)
+    reader.known = 2
+    asking = asyncio.create_task(reader.lasts())
+    await asyncio.sleep(0.05)
     reader.known = 4
-    reading = asyncio.create_task(reader.read(KEY, 0, 10**6))
-    await asyncio.sleep(0.15)  # its table is known, and the window is on its way
-    reader.learn(Row(broker="b", incarnation="b1", address="", sealed_at=6))
-    await asyncio.sleep(0.1)  # the window was damaged, and is on its way again
-    store.objects[key] = whole
-    blocks = await reading
-    assert blocks[-1].count == len(blocks[-1].columns.kinds)
-    while blocks[-1].last < 4:
-        blocks = await reader.read(KEY, blocks[-1].last, 10**6)
-        assert blocks[-1].count == len(blocks[-1].columns.kinds)
+    await asking
+    assert await reader.lasts() == {KEY: 4}
