@@ -77,6 +77,13 @@ def test_what_is_left_out_is_said_and_rates_have_a_column_where_they_are_known()
     assert "changes/s" not in printed(make.fleet_seen(RANGES[2:3]))
 
 
+def test_a_feed_that_nobody_reads_is_not_called_read() -> None:
+    bare = [make.range_seen(f"r{n}", leased=False) for n in range(2)]
+    text = printed(make.fleet_seen(bare), View(pattern="unowned"))
+    assert "0 leases, 2 ranges without a lease, behind by an unknown number" in text
+    assert [text.count(x) for x in ("r0", "r1")] == [2, 2], "and what needs attention"
+
+
 def test_ranges_with_the_same_trouble_are_one_line() -> None:
     free = [make.range_seen(f"r{n}", note="no host has its lease") for n in range(3)]
     refused = Problem(kind="refused", message="another feed")
