@@ -1,12 +1,12 @@
 """Fleets of real processes to which bad things happen, and the history of what they did.
 
 Every process appends what it is handed to one file (``tests.support.recorder``), and
-``tests.support.history`` knows what must hold of that, whatever has happened. The trouble
+``changefeed.testing.history`` knows what must hold of that, whatever has happened. The trouble
 begins when every host delivers, and enough is left for it to meet them at it.
 
 Leases are in SQLite where a host fails, and in PostgreSQL where a server does:
 what is common to all stores is in their contract. Redis, which may forget, and blobs, which
-may be restored, have a story of their own.
+may be restored, have a story of their own. Each server is one test's alone.
 """
 
 import asyncio
@@ -14,37 +14,63 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.runtime.errors import StoreError
-from changefeed.testing.history import violations
+from changefeed.testing.history import Delivery, violations
 from tests.support import recorder
 from tests.support.commands import QUICK, a_log_of, running
 from tests.support.cutting_proxy import cutting
-from tests.support.fleet_stores import (
-    ENVIRONMENT,
-    Store,
-    in_blobs,
-    in_postgres,
-    in_redis_and_postgres,
-    in_sqlite,
-    opened,
-    served,
-)
-from tests.support.history import History, read_history
+from tests.support.lease_place import LeasePlace
 from tests.support.make import records
 from tests.support.processes import PATIENCE, Running
-from tests.support.servers import Redis, Server
+from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
 
 FIRST, CHANGES, PARTS, PAGE = 80, 640, 4, 20
 APPENDED = {f"key-{k}": range(k, CHANGES, 50) for k in range(50)}
 CRASH = 2 * PAGE  # the batch in hand, and the one before it, which may be unwritten yet
-SHORT = ("--set=leases.expiration=2",)
 BOTH: dict[str | None, int] = {"anna": 2, "ben": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """Servers, and the addresses of leases on them: one, or ownership and checkpoints. The
+    first server keeps ownership.
+    """
+
+    servers: list[Server]
+    addresses: list[str]
+
+    @property
+    def place(self) -> LeasePlace:
+        return LeasePlace(addresses=self.addresses, keys={"blob": Azurite.key})
+
+    def at(self, port: int) -> "Store":
+        """The same, with ownership reached through another port."""
+        old = f"127.0.0.1:{self.servers[0].port}"
+        moved = [x.replace(old, f"127.0.0.1:{port}") for x in self.addresses]
+        return Store(servers=self.servers, addresses=moved)
+
+
+def in_postgres() -> Store:
+    server = Postgres()
+    return Store(servers=[server], addresses=[server.url])
+
+
+def in_blobs() -> Store:
+    server = Azurite()
+    return Store(servers=[server], addresses=[f"blob+{server.endpoint}/leases/fleet"])
+
+
+def in_redis_and_postgres() -> Store:
+    owner, keeper = Redis(), Postgres()
+    return Store(servers=[owner, keeper], addresses=[owner.url, keeper.url])
 
 
 class Fleet:
@@ -54,46 +80,40 @@ class Fleet:
         self.folder = folder
         self.store = store
 
-    def host(
-        self, name: str, *more: str, pace: float = 0.015
-    ) -> AbstractAsyncContextManager[Running]:
-        """Run a host whose observer takes ``pace`` seconds for each change."""
+    def host(self, name: str) -> AbstractAsyncContextManager[Running]:
         return running(
-            *("run", "--feed=eventlog:log", *self.store.flags, *QUICK),
+            *("run", "--feed=eventlog:log", *self.store.place.flags, *QUICK),
             *(f"--set=feed.page_size={PAGE}", f"--set=observer.max_unacknowledged={PAGE}"),
-            *("--set=web.port=off", *(more or SHORT), f"--name={name}"),
-            *("--observer=recorder:Recorder", f"--option=pace={pace}"),
+            *("--set=web.port=off", "--set=leases.expiration=2", f"--name={name}"),
+            *("--observer=recorder:Recorder", "--option=pace=0.02"),
             cwd=self.folder,
-            env=ENVIRONMENT,
+            env=self.store.place.environment,
         )
 
     @asynccontextmanager
-    async def anna_and_ben(
-        self, *more: str, pace: float = 0.015
-    ) -> AsyncIterator[tuple[Running, Running]]:
+    async def anna_and_ben(self) -> AsyncIterator[tuple[Running, Running]]:
         """Run two hosts; begin when each has two ranges, and delivers what was appended."""
-        async with (
-            self.host("anna", *more, pace=pace) as anna,
-            self.host("ben", *more, pace=pace) as ben,
-        ):
+        async with self.host("anna") as anna, self.host("ben") as ben:
             await self.until_owned(anna, BOTH)
             await self.append()
             await self.until_all_go_on(ben)
             yield anna, ben
 
-    async def append(self, first: int = FIRST, end: int = CHANGES) -> None:
+    async def append(self) -> None:
         """Append what each range takes some seconds for."""
         async with EventLogWriter.open(self.folder / "log") as writer:
-            await writer.send_many(records(end, first=first))
+            await writer.send_many(records(CHANGES, first=FIRST))
 
     @property
-    def history(self) -> History:
-        return read_history(self.folder / "handed.jsonl")
+    def history(self) -> list[Delivery]:
+        """What observers were handed; a line that is being written is not there yet."""
+        whole, _, _ = (self.folder / "handed.jsonl").read_bytes().rpartition(b"\n")
+        return [msgspec.json.decode(x, type=Delivery) for x in whole.splitlines()]
 
     async def owned(self) -> dict[str | None, int]:
         """Return how many leases each host owns; nothing while that cannot be seen."""
         try:
-            async with asyncio.timeout(5), opened(self.store) as leases:
+            async with asyncio.timeout(5), self.store.place.open() as leases:
                 return dict(Counter(x.owner for x in await leases.list()))
         except (StoreError, TimeoutError):
             return {}
@@ -108,11 +128,11 @@ class Fleet:
         """Wait until each range was delivered from, after so many lines of history."""
         await host.reaches(lambda: len({x.range_id for x in self.history[lines:]}) == PARTS)
 
-    async def until_handed(self, host: Running, count: int = CHANGES) -> None:
-        """Wait until so many different changes were handed to some host."""
+    async def until_handed(self, host: Running) -> None:
+        """Wait until each change was handed to some host."""
 
         async def so() -> bool:
-            return len({(x.range_id, x.sequence) for x in self.history}) >= count
+            return len({(x.range_id, x.sequence) for x in self.history}) >= CHANGES
 
         await reaches(host, so)
 
@@ -137,7 +157,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     a_log_of(FIRST, folder, parts=PARTS)
     shutil.copy(recorder.__file__, folder / "recorder.py")
-    (folder / "kept").mkdir()
+    (folder / "handed.jsonl").touch()
     return folder
 
 
@@ -145,8 +165,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fleet(request: pytest.FixtureRequest, made: Path, tmp_path: Path) -> Iterator[Fleet]:
     """A fleet over a log of a few changes in 4 ranges, which nobody has read yet."""
     folder = Path(shutil.copytree(made, tmp_path / "place"))
-    make = getattr(request, "param", lambda: in_sqlite(folder / "kept/leases.db"))
-    with served(make) as store:
+    in_sqlite = Store(servers=[], addresses=[f"sqlite:{folder}/leases.db"])
+    try:
+        store = getattr(request, "param", lambda: in_sqlite)()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    with ExitStack() as running_servers:
+        for server in store.servers:
+            running_servers.callback(server.discard)
+            server.start()
         yield Fleet(folder, store)
 
 
@@ -163,7 +190,7 @@ async def test_the_ranges_of_a_killed_host_go_on_elsewhere(fleet: Fleet) -> None
 async def test_a_frozen_host_that_wakes_up_delivers_nothing_under_a_lease_that_is_over(
     fleet: Fleet,
 ) -> None:
-    async with fleet.anna_and_ben(pace=0.02) as (anna, ben):
+    async with fleet.anna_and_ben() as (anna, ben):
         anna.process.send_signal(signal.SIGSTOP)
         frozen = len(fleet.history)
         await fleet.until_owned(ben, {"ben": PARTS})
@@ -185,7 +212,7 @@ async def restart(server: Server) -> None:
 
 @pytest.mark.parametrize("fleet", [in_postgres], indirect=True)
 async def test_writes_whose_answers_are_lost_lose_nothing(fleet: Fleet) -> None:
-    async with cutting(fleet.store.owner.port) as proxy:
+    async with cutting(fleet.store.servers[0].port) as proxy:
         through = Fleet(fleet.folder, fleet.store.at(proxy.port))
         async with through.anna_and_ben() as (anna, ben):
             cuts = asyncio.create_task(proxy.cut_again_and_again(0.15))
@@ -208,7 +235,7 @@ async def test_blobs_that_come_back_as_they_were_some_seconds_ago_lose_nothing(
         await asyncio.sleep(6)
         await fleet.append()
         await fleet.until_all_go_on(ben)
-        await restart(fleet.store.owner)
+        await restart(fleet.store.servers[0])
         anna.process.kill()
         await fleet.until_handed(ben)
         await fleet.stop(ben, repeats=CHANGES)
@@ -220,7 +247,7 @@ async def test_ownership_that_redis_forgets_is_found_again_and_checkpoints_stay(
 ) -> None:
     """The server is flushed while hosts run, and then dies and comes back empty."""
     async with fleet.anna_and_ben() as (anna, ben):
-        redis = fleet.store.owner
+        redis = fleet.store.servers[0]
         assert isinstance(redis, Redis)
         assert redis.ask("FLUSHALL").startswith("+OK")
         await fleet.until_owned(anna, BOTH)

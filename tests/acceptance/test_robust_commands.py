@@ -12,16 +12,13 @@ from socket import create_connection
 from typing import Final, Literal, NamedTuple
 
 import pytest
-from typer.main import get_command
 
-from changefeed.cli.app import app
-from tests.support.commands import COMMAND, running
+from tests.support.commands import COMMAND, every_command, running
 from tests.support.leased_log import make_home, stored
 from tests.support.pipeline_feeds import a_checkpoint
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, ended, until
 from tests.support.silence import Silent
-from tests.unit.project.test_surface import commands
 
 
 class Case(NamedTuple):
@@ -87,7 +84,7 @@ WAITING: Final = [x for x, one in CASES.items() if one.waits is not None]
 
 def test_no_command_is_left_out() -> None:
     spark = "pipeline run"  # tests/acceptance/test_pipeline_command.py
-    assert {*dict(commands(get_command(app)))} == {*CASES, spark}
+    assert {*every_command()} == {*CASES, spark}
 
 
 @pytest.fixture

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
+import asyncpg
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from changefeed.log.hashing import DEFAULT_PARTS, place_of
 from cosmos_emulator import DEVELOPMENT_KEY
-from tests.support.commands import changefeed
+from tests.support import servers
+from tests.support.commands import PLACES, QUICK, changefeed, running
 from tests.support.dotnet_processor import DotNetHost
 from tests.support.emulator_process import control, emulator_process, free_port
 from tests.support.processes import until
@@ -174,14 +176,36 @@ def test_the_page_of_operations_acts_on_ranges_and_moves_positions(tmp_path: Pat
     assert page.lines == []
 
 
+def program_of(page: str) -> str:
+    """Return the first program of a page in Python."""
+    text = (ROOT / page).read_text()
+    program: str = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)[0]
+    return program
+
+
+async def test_the_program_of_exactly_once_books_what_is_written(tmp_path: Path) -> None:
+    url = servers.postgres().url
+    program = program_of("docs/exactly-once.md").replace("postgresql://me@host/shop", url)
+    (tmp_path / "shop.py").write_text(program)
+    client = await asyncpg.connect(url)
+    await client.execute("drop table if exists bookings, changefeed_positions")
+    await client.execute("create table bookings (account text, cents integer)")
+    lines = "".join(f'{{"k": "ada", "cents": {n}}}\n' for n in range(3))
+    made = changefeed("produce", "log", "-", "--key=k", cwd=tmp_path, stdin=lines)
+    assert made.returncode == 0, made.stderr
+    async with running("run", *PLACES, *QUICK, "--observer=shop:book", cwd=tmp_path):
+        async with asyncio.timeout(60):
+            while await client.fetchval("select count(*) from bookings") < 3:  # noqa: ASYNC110 - polls a server
+                await asyncio.sleep(0.1)
+    booked = await client.fetch("select account, cents from bookings order by cents")
+    assert [tuple(x) for x in booked] == [("ada", 0), ("ada", 1), ("ada", 2)]
+    await client.close()
+
+
 async def test_the_program_of_the_page_of_processors_prints_what_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program, *_ = re.findall(
-        r"^```python\n(.*?)^```$",
-        (ROOT / "docs/embedding.md").read_text(),
-        re.DOTALL | re.MULTILINE,
-    )
+    program = program_of("docs/embedding.md")
     code = compile(program, "embedding.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     async with emulator_process(tmp_path) as (_, url):
         async with CosmosClient(url, DEVELOPMENT_KEY) as client:

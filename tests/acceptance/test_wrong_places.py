@@ -10,12 +10,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 import pytest
-from typer.main import get_command
 
-from changefeed.cli.app import app
+from tests.support.commands import every_command
 from tests.support.leased_log import make_home
 from tests.support.processes import PATIENCE
-from tests.unit.project.test_surface import commands
 
 Kind = Literal["folder", "empty", "locked", "in-locked", "below-file"]
 KINDS: Final[Sequence[Kind]] = ("folder", "empty", "locked", "in-locked", "below-file")
@@ -88,7 +86,7 @@ WRONG: Final[Mapping[str, Sequence[Kind]]] = {
 
 
 def test_no_command_is_left_out() -> None:
-    known = {*dict(commands(get_command(app)))}
+    known = {*every_command()}
     assert {x for x in known if not any(y.startswith(f"{x} ") for y in WRONG)} == set()
 
 

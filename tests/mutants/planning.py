@@ -19,7 +19,6 @@ from changefeed.stores.memory import MemoryStore
 from .mutant import Patch, mutant, put_in_any_version
 
 _DECIDE = "unit/host/test_decide.py"
-_HANDOFF = "unit/host/test_handoff.py"
 _DRAIN = "unit/host/test_drain.py"
 
 
@@ -64,7 +63,7 @@ def a_lease_may_be_written_in_any_version(m: Patch) -> None:
     m.patch(MemoryStore, "put", put_in_any_version)
 
 
-@mutant(rule=4, kills=f"{_DECIDE} {_HANDOFF}")
+@mutant(rule=4, kills=f"{_DECIDE} {_DRAIN}")
 def every_steal_is_immediate(m: Patch) -> None:
     m.patch(_Steals, "_of", lambda *_: Action.ROB)
 
@@ -80,7 +79,7 @@ def an_owner_that_never_hands_over_keeps_its_lease(m: Patch) -> None:
     m.patch(_Steals, "_of", of)
 
 
-@mutant(rule=4, guarantee=10, kills=_HANDOFF)
+@mutant(rule=4, guarantee=10, kills=_DRAIN)
 def a_lease_is_handed_over_before_its_reader_is_done(m: Patch) -> None:
     old = Worker.leave
 
@@ -96,12 +95,12 @@ def a_lease_is_handed_over_to_the_dead(m: Patch) -> None:
     m.patch(Worker, "_handed_over", lambda _, lease: lease.handed_over())
 
 
-@mutant(rule=4, guarantee=27, kills=f"{_DRAIN} {_HANDOFF}")
+@mutant(rule=4, guarantee=27, kills=_DRAIN)
 def a_handoff_may_take_for_ever(m: Patch) -> None:
     old = Drain.begin
     m.patch(Drain, "begin", lambda self, reason, **_: old(self, reason, within=None))
 
 
-@mutant(rule=4, kills=f"{_HANDOFF} {_DRAIN}")
+@mutant(rule=4, kills=_DRAIN)
 def what_was_read_ahead_is_delivered_after_the_request(m: Patch) -> None:
     m.patch(Delivery, "stop", lambda self: self._context.announce_handover())

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Child, FeedRange
 from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, hash_of
+from changefeed.leases.deaths import Deaths
 from changefeed.leases.health import RangeHealth, WaitingKey
 from changefeed.leases.lease import KeptCheckpoint, KeyRequest, Lease, Member, RangeEnd
 
@@ -67,11 +68,13 @@ LEASES = st.builds(
     end=st.none() | _ENDS,
     paused=st.none() | _TEXT,
     health=_HEALTHS,
+    deaths=st.builds(Deaths, count=_COUNTS, care=_COUNTS, noted=_COUNTS, cause=_TEXT),
     load=st.none() | st.floats(min_value=0, max_value=1e3),
     cooling=st.booleans(),
     stamp=_STAMPS,
     checkpoint=CHECKPOINT,
     checkpoint_epoch=_COUNTS,
+    reset_epoch=_COUNTS,
     write_id=st.none() | _TEXT,
     version=st.just(""),
 )

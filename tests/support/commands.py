@@ -6,13 +6,14 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, chdir, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
@@ -85,6 +86,19 @@ def a_log_of(count: int, cwd: Path, parts: int = 4) -> None:
     ]
     with ThreadPoolExecutor(1) as aside:  # the loop of the test may run in this thread
         aside.submit(asyncio.run, make.event_log(cwd / "log", records, parts=parts)).result()
+
+
+def every_command(*, groups: bool = False) -> Mapping[str, Any]:
+    """Return what can be run, and groups of it if wanted, by the words after ``changefeed``."""
+
+    def below(command: Any, *names: str) -> Iterator[tuple[str, Any]]:
+        is_group = hasattr(command, "list_commands")
+        if groups or not is_group:
+            yield " ".join(names), command
+        for name in command.list_commands(None) if is_group else ():
+            yield from below(command.get_command(None, name), *names, name)
+
+    return dict(below(get_command(app)))
 
 
 def status(cwd: Path) -> Any:

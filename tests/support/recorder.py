@@ -28,7 +28,6 @@ class Recorder:
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         for place, change in enumerate(changes):
             line = {
-                "pid": os.getpid(),
                 "host": context.host,
                 "range_id": context.range.id,
                 "epoch": context.epoch,

@@ -22,7 +22,7 @@ from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.pipeline.source.spark import stream
 from tests.support.commands import running
-from tests.support.emulator_process import free_port
+from tests.support.ports import free_port
 from tests.support.processes import PATIENCE
 from tests.support.spark_queries import drain
 

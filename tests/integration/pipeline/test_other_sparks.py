@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, beside, ended, until
 
 ROOT = Path(__file__).parents[3]
@@ -59,13 +60,6 @@ def test_an_older_spark_reads_batches_and_streams(line: str, tmp_path: Path) -> 
     version, found = run_with(ROOT / f".venv/spark-{line}", "source_program", tmp_path)
     assert version.startswith(line)
     assert found == READ
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    return port
 
 
 def answers(port: int) -> bool:

@@ -1,6 +1,5 @@
 """The tables that a pipeline keeps, read back and compared with what was appended."""
 
-import asyncio
 import json
 import re
 import tomllib
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from changefeed.feeds.feed import Operation, RangeId
+from changefeed.feeds.feed import Operation
 from changefeed.log.records import Record
 from changefeed.pipeline.settings import AggregateSettings, PipelineSettings
 from changefeed.pipeline.source.spark import stream
@@ -21,7 +20,6 @@ from changefeed.pipeline.tables.queries import TableQueries
 from changefeed.runtime.errors import UserError
 from tests.support.pipeline_feeds import a_log, append_records
 from tests.support.spark_queries import forget_the_last_commit, run_to_end
-from tests.support.succession import replace_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 OFF = {"enabled": False}
 PAGE = Path(__file__).parents[3] / "docs/pipeline.md"
-WHOLE = RangeId("e1.p01.v00-ff")
-
 
 HOURLY = (
     "SELECT window.start AS window_start, count(*) AS changes FROM changes "
@@ -108,19 +104,6 @@ def test_every_change_is_appended_once_and_the_latest_of_each_item_is_kept(
     }
 
 
-def test_the_latest_is_that_of_the_newest_era_though_its_sequences_begin_again(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    a_log(tmp_path / "log", {"a": 50}, parts=1)
-    wanted = settings(tmp_path, changes={"enabled": False})
-    kept(spark, wanted)
-    asyncio.run(replace_partitions(tmp_path / "log", [WHOLE], [(0, 0, 255)]))
-    append(tmp_path / "log", put("a", b'{"n": "new"}'))
-    kept(spark, wanted)
-    (row,) = table(wanted, "latest")
-    assert (row["sequence"], row["generation"], row["body"]) == (1, 1, '{"n": "new"}')
-
-
 def page_sample(heading: str) -> dict[str, Any]:
     """Return the settings that the page shows under a heading."""
     section = PAGE.read_text("utf-8").partition(f"\n{heading}\n")[2]
@@ -150,10 +133,6 @@ def test_figures_by_a_time_in_the_body_have_each_change_once_however_late(
         sums[0] += x["changes"]
         sums[1] += x["total"] or 0.0
     assert found == {"2026-02-02": [2, 5.0], "2026-02-03": [1, 2.0], None: [1, 0.0]}
-
-
-def hourly(rows: Sequence[dict[str, Any]]) -> dict[tuple[int, str], tuple[int, int]]:
-    return {(x["window_start"].hour, x["who"]): (x["changes"], x["total"]) for x in rows}
 
 
 def test_a_watermark_drops_what_comes_for_windows_that_ended_before_it_and_nothing_else(

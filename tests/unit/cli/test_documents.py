@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from changefeed.cli.app import app
@@ -15,9 +14,9 @@ from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.observers.dead_letters import open_dead_letters
 from tests.support import make
 from tests.support.broker_cluster import COLLECTION, TOKEN, broker
+from tests.support.commands import every_command
 from tests.support.pipeline_feeds import a_checkpoint
 from tests.support.schemas_page import DOCUMENTS, check_document
-from tests.unit.project.test_surface import commands
 
 pytestmark = pytest.mark.real_time
 
@@ -33,7 +32,7 @@ def called(*arguments: str, token: str = "") -> Result:
 
 
 def test_every_command_that_prints_a_document_has_a_schema() -> None:
-    found = dict(commands(get_command(app)))
+    found = every_command()
     assert {x for x, one in found.items() if "--json" in flags(one)} == {*DOCUMENTS}
 
 

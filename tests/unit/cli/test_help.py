@@ -1,36 +1,24 @@
 """The help of commands, as it is shown."""
 
 import inspect
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from changefeed.cli.app import app
+from tests.support.commands import every_command
 
-
-def callbacks(
-    command: Any, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if not hasattr(command, "list_commands"):
-        yield path, command.callback
-        return
-    for name in command.list_commands(None):
-        yield from callbacks(command.get_command(None, name), (*path, name))
-
-
-ALL = {x: y for x, y in callbacks(get_command(app)) if x != ("emulator",)}
+ALL = {name: x.callback for name, x in every_command().items() if name != "emulator"}
 """The emulator's help is its own."""
 
 
-@pytest.mark.parametrize("path", ALL, ids=" ".join)
+@pytest.mark.parametrize("command", ALL)
 def test_a_help_shows_each_word_that_was_written_and_takes_none_for_markup(
-    path: tuple[str, ...],
+    command: str,
 ) -> None:
-    written = inspect.cleandoc(ALL[path].__doc__).replace("\\[", "[")
-    shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "200"}).output
+    written = inspect.cleandoc(ALL[command].__doc__).replace("\\[", "[")
+    line = [*command.split(), "--help"]
+    shown = CliRunner().invoke(app, line, env={"COLUMNS": "200"}).output
     assert " ".join(written.split()) in " ".join(shown.split())
     assert "[[" not in shown, "typer puts brackets round what may be left out"
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def test_a_child_is_given_its_name_and_the_incarnations_that_are_dead() -> None:
         assert port in arguments_of(HostFlags(name="h"), fixed, "h-2", n)
     assert ChildStart.of("h-2", child.environment) == child
     assert ChildStart.of("h-2", {}).dead == {}
+
+
+def test_the_hosts_of_one_process_have_incarnations_of_their_own_and_know_which_died() -> None:
+    first, second = ChildStart.of("h", {}), ChildStart.of("h", {})
+    second = replace(second, dead={first.incarnation: "SIGKILL"})
+    starts = [x.of_processor(y) for x in (first, second) for y in ("orders", "search")]
+    assert len({x.incarnation for x in starts}) == 4
+    died = [{x.incarnation: "SIGKILL"} for x in starts[:2]]
+    assert [x.dead for x in starts] == [{}, {}, *died]
 
 
 @pytest.mark.parametrize("number", ALL)

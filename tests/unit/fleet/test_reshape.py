@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -96,7 +97,7 @@ class Parted:
             await self.merge(*names, through=self.before_end_of(before, die))
 
     def before_end_of(
-        self, name: RangeId, do: Callable[[Lease], Awaitable[None]]
+        self, name: RangeId, do: Callable[[Lease], Awaitable[object]]
     ) -> LeaseContainer:
         """Return another way to the leases: something happens before a range is ended."""
         leases = self.leases
@@ -304,12 +305,15 @@ async def test_to_undo_a_merge_resumes_nothing_that_a_person_has_paused() -> Non
     assert await parts.state() == {"-3F": "4", "3F-7F": "4 paused", "7F-FF": "4"}
 
 
+@pytest.mark.parametrize("before", [LOW, HIGH])
 @pytest.mark.parametrize("how", ["was moved", "was resumed by hand", "is read"])
-async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone(how: str) -> None:
+async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone(
+    how: str, before: RangeId
+) -> None:
     parts = Parted()
     await parts.halves()
     parts.append_to(HIGH)
-    await parts.cut_off(LOW, HIGH)
+    await parts.cut_off(LOW, HIGH, before=before)
     rest = replace(await lease_in(parts.leases, HIGH), checkpoint=Checkpoint(position(7)))
     if how != "was moved":
         rest = rest.paused_because(None)
@@ -320,6 +324,17 @@ async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_undone(how: st
         await parts.merge(patience=2)
     assert await parts.state() == {"-7F": "4", "7F-FF": "7"}
     assert await parts.goes_on_in() == {"-7F": "4", "7F-FF": "7"}
+
+
+async def test_a_merge_that_was_cut_off_ends_no_range_that_a_host_reads() -> None:
+    parts = Parted()
+    await parts.halves()
+    await parts.cut_off(LOW, HIGH)
+    rest = await lease_in(parts.leases, HIGH)
+    resumed = await parts.leases.replace(rest.paused_because(None))
+    await parts.leases.acquire(resumed.taken_by(A, A1))
+    await outcome(parts.merge())
+    assert await parts.state() == {"-7F": "4", "7F-FF": "4"}
 
 
 async def test_a_merge_that_was_cut_off_and_whose_rest_went_on_is_done_anew_at_rest() -> None:
@@ -366,13 +381,6 @@ async def test_an_end_without_an_answer_is_known_when_it_is_found() -> None:
     assert (await parts.state())["0"] == "5 ended"
 
 
-async def slowly(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-    """List for a while."""
-    if name == "list":
-        await asyncio.sleep(3)
-    return await call()
-
-
 async def outcome(doing: Awaitable[object]) -> str:
     try:
         await doing
@@ -381,16 +389,22 @@ async def outcome(doing: Awaitable[object]) -> str:
     return "done"
 
 
-async def test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refused() -> None:
-    parts = Parted()
-    await parts.put(ZERO, 5)
-    slow = proxied(parts.leases, slowly)
-    first, second = await asyncio.gather(
-        outcome(parts.split(through=slow)), outcome(parts.split(ZERO, 3, through=slow))
-    )
-    assert first == "done"
-    assert "range 0 has ended" in second
-    assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
+def coming(do: Callable[[], Awaitable[object]], at: int, *, after: bool) -> Around:
+    """Let something happen before or after the write of a number."""
+    writes = 0
+
+    async def around(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal writes
+        writes += name in WRITES
+        comes = writes == at and name in WRITES
+        if comes and not after:
+            await do()
+        answer = await call()
+        if comes and after:
+            await do()
+        return answer
+
+    return around
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -398,24 +412,78 @@ async def test_of_two_splits_of_one_range_at_once_one_is_done_and_the_other_refu
 async def test_a_merge_that_another_run_comes_into_at_any_write_leaves_it_all_to_that_one(
     at: int, *, after: bool
 ) -> None:
-    parts, writes = Parted(), 0
+    parts = Parted()
     parts.append_to(THREE[1])
     for name, place in zip(THREE, (9, 10, 9), strict=True):
         await parts.put(name, place)
-
-    async def overtaken(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal writes
-        writes += name in WRITES
-        comes = writes == at and name in WRITES
-        if comes and not after:
-            await parts.merge(*THREE)
-        answer = await call()
-        if comes and after:
-            await parts.merge(*THREE)
-        return answer
-
+    overtaken = coming(partial(parts.merge, *THREE), at, after=after)
     await outcome(parts.merge(*THREE, through=proxied(parts.leases, overtaken)))
     assert await parts.goes_on_in() == {"0": "10"}
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_a_split_that_a_person_comes_into_before_its_end_leaves_the_range_paused(
+    at: int, *, after: bool
+) -> None:
+    parts = Parted()
+    await parts.put(ZERO, 5)
+
+    async def person() -> None:
+        await resume(parts.leases, [ZERO])
+        await pause(parts.leases, [ZERO], "maintenance")
+
+    through = proxied(parts.leases, coming(person, at, after=after))
+    said = await outcome(parts.split(through=through))
+    happened = at == 3 and after
+    assert (said == "done") is happened
+    assert await parts.state() == {"0": "5 ended" if happened else "5 paused"}
+
+
+@pytest.mark.parametrize("second", [1, 2, 3])
+@pytest.mark.parametrize("first", [1, 2, 3])
+async def test_of_two_splits_that_wait_before_any_of_their_writes_one_is_done(
+    first: int, second: int
+) -> None:
+    parts = Parted()
+    await parts.put(ZERO, 5)
+    gates = asyncio.Event(), asyncio.Event()
+    both = list[asyncio.Task[str]]()
+    for gate, at in zip(gates, (first, second), strict=True):
+        through = proxied(parts.leases, coming(gate.wait, at, after=False))
+        both.append(asyncio.create_task(outcome(parts.split(through=through))))
+        await asyncio.sleep(1)
+    outcomes = list[str]()
+    for gate, task in zip(gates, both, strict=True):
+        gate.set()
+        outcomes.append(await task)
+    assert outcomes.count("done") == 1
+    late = outcomes[0] == "done" and second < 3
+    assert ("range 0 has ended" in outcomes[1]) is late
+    assert await parts.goes_on_in() == {"-7F": "5", "7F-FF": "5"}
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, 5))
+async def test_a_merge_that_goes_on_while_it_is_undone_loses_no_keys(
+    at: int, *, after: bool
+) -> None:
+    """One is ended and two stopped: to undo that are two claims, an end and two pauses."""
+    parts = Parted()
+    for name in THREE:
+        await parts.put(name)
+    gate = asyncio.Event()
+    through = parts.before_end_of(THREE[1], lambda _: gate.wait())
+    lives = asyncio.create_task(outcome(parts.merge(*THREE, through=through)))
+    await asyncio.sleep(1)
+
+    async def goes_on() -> None:
+        gate.set()
+        await lives
+
+    undoing = proxied(parts.leases, coming(goes_on, at, after=after))
+    await outcome(resume(undoing, THREE[1:]))
+    assert await parts.goes_on_in() in ({"0": "4"}, dict.fromkeys(THREE, "4"))
 
 
 async def test_what_cannot_be_split_is_refused_with_its_reason() -> None:

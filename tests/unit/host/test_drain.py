@@ -88,14 +88,17 @@ async def test_a_drain_that_had_no_deadline_gets_one_later() -> None:
 
 
 class Slow(Handed):
-    """Takes eight seconds, and notes what it has heard of a drain by then."""
+    """Takes eight seconds, notes what it has heard of a drain by then, and fails at a key."""
 
-    def __init__(self) -> None:
+    def __init__(self, fails_on: str = "") -> None:
         super().__init__()
+        self._fails_on = fails_on
         self.heard: list[bool] = []
 
     async def process(self, context: Context, changes: Sequence[Change]) -> None:
         await super().process(context, changes)
+        if any(x.key == self._fails_on for x in changes):
+            raise ValueError
         await asyncio.sleep(8)
         self.heard.append(context.handing_over)
 
@@ -105,9 +108,24 @@ async def test_a_stop_gives_an_observer_more_time_than_a_handoff_may_take() -> N
     parts: Sections = {"leases": {"max_handoff_time": 1.0}, "host": {"stop_timeout": 30.0}}
     async with handed_to(observer, 5, parts) as running:
         await asyncio.sleep(3)
-        await running.stop("a")
+        stopping = asyncio.create_task(running.stop("a"))
+        await asyncio.sleep(1)
+        (member,) = await running.container.members()
+        assert member.stopping  # so others give it nothing more
+        await stopping
         assert len(observer.heard) == 1
         assert (await lease_in(running.container)).position == "5"
+
+
+async def test_a_stop_that_waits_for_a_key_tries_no_other_again() -> None:
+    observer = Slow(fails_on="key-1")
+    parts: Sections = {"observer": {"concurrency": 2}, "host": {"stop_timeout": 30.0}}
+    async with handed_to(observer, 2, parts) as running:
+        await asyncio.sleep(1)
+        tried = len(observer.changes)
+        await running.stop("a")
+        assert observer.heard == [True]
+        assert len(observer.changes) == tried
 
 
 async def test_a_close_that_hangs_holds_a_stop_up_for_ten_seconds() -> None:
@@ -124,6 +142,31 @@ async def test_a_close_that_hangs_holds_a_stop_up_for_ten_seconds() -> None:
         assert 10 <= now() - began < 11
         lease = await lease_in(container)
         assert (lease.owner, lease.position) == (None, "5")
+
+
+async def test_the_owner_finishes_what_it_has_in_hand_before_the_lease_moves() -> None:
+    async with Fleet(make.memory_feed(2, 40), pace=1.0) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5)
+        fleet.start("b")  # asks at about 10, while both batches of 20 are in hand
+        await asyncio.sleep(40)
+        assert await fleet.loads() == {"a": 1, "b": 1}
+        assert set(fleet.log.times.values()) == {1}
+        assert {host for host, _, _ in fleet.log.delivered} == {"a"}
+
+
+async def test_an_owner_that_takes_too_long_is_cut_off_and_the_rest_comes_again() -> None:
+    parts: Sections = {"leases": {"max_handoff_time": 3.0}}
+    async with Fleet(make.memory_feed(2, 200), pace=1.0, settings=parts) as fleet:
+        fleet.start("a")
+        await asyncio.sleep(5)
+        fleet.start("b")
+        await asyncio.sleep(25)
+        assert await fleet.loads() == {"a": 1, "b": 1}
+        assert fleet.log.delivered == []  # neither of the batches has been finished yet
+        await asyncio.sleep(200)
+        assert set(fleet.log.times.values()) == {1}
+        assert {host for host, _, _ in fleet.log.delivered} == {"a", "b"}
 
 
 async def test_no_further_part_of_a_page_is_delivered_once_the_lease_is_asked_for() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -312,6 +313,16 @@ async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() ->
     with pytest.raises(StoreUnavailable, match="5 times in a row"):
         await owned.renew()
     assert owned.may_act
+
+
+async def test_a_lease_is_failing_from_two_failed_writes_to_the_next_that_succeeds() -> None:
+    calls = Calls()
+    _, owned = await held(calls)
+    for error, failing in ((LOST, False), (LOST, True), (None, False), (LOST, False)):
+        calls.failing = {"replace": error} if error else {}
+        with pytest.raises(StoreUnavailable) if error else nullcontext():
+            await owned.renew()
+        assert owned.failing is failing
 
 
 # Requests

@@ -11,8 +11,10 @@ from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.liveness import living_hosts
 from changefeed.fleet.reset import refuse_in_use
+from changefeed.host import load_meter
 from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.host.wiring import open_host
+from changefeed.host.worker import Worker
 from changefeed.leases.lease import HostName, Incarnation, Member
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import Context
@@ -33,9 +35,14 @@ def sleep_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "clock_gettime", lambda clock: real(clock) + 3600)
 
 
+def loads(workers: Sequence[Worker]) -> list[float]:
+    return [x.described(x.owned.lease).load or 0 for x in workers]
+
+
 async def test_a_host_acts_on_no_lease_that_it_has_not_renewed_since(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(load_meter, "_MIN_SPAN", 0.1)
     both_opened, may_go_on = asyncio.Barrier(3), asyncio.Event()
 
     class Waiting:
@@ -54,12 +61,15 @@ async def test_a_host_acts_on_no_lease_that_it_has_not_renewed_since(
         assert host._pool is not None
         workers = [*host._pool.workers.values()]
         assert sum(x.owned.may_act for x in workers) == 2
+        await asyncio.sleep(0.2)
+        assert all(0 < x <= 1 for x in loads(workers))
+        may_go_on.set()
+        await asyncio.sleep(0.1)
         sleep_for_an_hour(monkeypatch)
         assert not any(x.owned.may_act for x in workers)
         assert (host.health.last_listing or 0) > 3590
-        await asyncio.sleep(1.1)
-        assert all(0 < (x.described(x.owned.lease).load or 0) <= 1 for x in workers)
-        may_go_on.set()
+        await asyncio.sleep(0.2)
+        assert all(x > 0 for x in loads(workers))  # an hour of rest would leave nothing
         host.stop()
         await running
 

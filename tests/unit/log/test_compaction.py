@@ -53,6 +53,7 @@ COMPACTING = dataclasses.replace(
     retention_interval=2.0,
     delete_grace=5.0,
 )
+BY_HAND = dataclasses.replace(COMPACTING, compaction=False)
 
 
 @asynccontextmanager
@@ -141,14 +142,20 @@ async def learns_what_is_stored(core: BrokerCore, last: int) -> None:
     assert await refused(core, request(batch(P1, "x", at_us=last), number=last)) == "taken"
 
 
-async def test_a_producer_that_asks_after_a_compacted_era_learns_what_is_stored() -> None:
-    store = MemoryStore()
-    async with broker(store) as dying:
-        await fill_as_one(dying, 70)
+@pytest.mark.parametrize("seal", ["of another", "its own, behind a run that is full"])
+async def test_a_producer_that_asks_after_a_compacted_era_learns_what_is_stored(
+    seal: str,
+) -> None:
+    store, count = MemoryStore(), 70 if seal == "of another" else 64
+    async with broker(store, settings=BY_HAND) as first:
+        await fill_as_one(first, count)
+        if seal != "of another":
+            await leave(first)
     async with broker(store, "broker-2") as core:
         await asyncio.sleep(60)
-        assert flushes(store) == [71]  # a seal that another made has no table
-        await learns_what_is_stored(core, 70)
+        assert flushes(store) == [count + 1]  # a seal that another made has no table
+        await learns_what_is_stored(core, count)
+        assert await keys_of(core, "orders", P1) == keys(1, count)
 
 
 async def test_small_rows_wait_until_they_are_old() -> None:
@@ -176,9 +183,6 @@ async def test_what_does_not_fit_into_memory_becomes_several_segments() -> None:
         assert (found[0][0], found[-1][1]) == (1, 60)
         assert await keys_of(core, "orders", P1) == keys(1, 60)
         assert await keys_of(core, "users", P1) == keys(1, 10)
-
-
-BY_HAND = dataclasses.replace(COMPACTING, compaction=False)
 
 
 async def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> Compactor:
@@ -285,18 +289,6 @@ async def test_of_a_row_that_is_compacted_all_the_time_objects_are_deleted() -> 
         assert flushes(store)[0] == said[-1]
 
 
-async def test_a_producers_place_is_known_where_a_run_ends_before_the_seal() -> None:
-    store = MemoryStore()
-    async with broker(store, settings=BY_HAND) as leaving:
-        await fill_as_one(leaving, 64)
-        await leave(leaving)
-    async with broker(store, "broker-2") as core:
-        await asyncio.sleep(60)
-        assert flushes(store) == [65]
-        await learns_what_is_stored(core, 64)
-        assert await keys_of(core, "orders", P1) == keys(1, 64)
-
-
 async def test_retention_deletes_whole_segments_and_says_so_first() -> None:
     store = MemoryStore()
     async with broker(store) as core:
@@ -319,20 +311,6 @@ async def test_retention_deletes_whole_segments_and_says_so_first() -> None:
         assert segments(store, "users") == [(1, 1)]
         assert await keys_of(core, "users", P1) == ["u1"]
         assert await keys_of(core, "orders", P1, 63) == keys(64, 200)
-
-
-async def test_retention_by_size_counts_what_is_in_segments() -> None:
-    store = MemoryStore()
-    async with broker(store) as core:
-        await fill(core, 200)
-        await asyncio.sleep(20)
-        stored = (await core.readers.row(core.catalog, 1, "broker-1").ends())[
-            "orders", RangeId(P1)
-        ].stored
-        await core.catalogs.retain("orders", seconds=None, bytes_=stored // 2)
-        await asyncio.sleep(20)
-        assert (await core.end("orders", RangeId(P1))).start == 64
-        assert segments(store) == [(65, 128), (129, 192)]
 
 
 async def test_all_records_of_a_compacted_era_are_deleted_and_it_still_ends() -> None:

@@ -91,22 +91,6 @@ async def test_brokers_that_do_not_hear_each_other_live_on_by_signs_in_the_store
         assert store.of("put") == 0
 
 
-async def test_a_broker_that_is_heard_and_does_not_reach_the_store_loses_its_place() -> None:
-    store, apart, wires = MemoryStore(), WatchedStore(), Wires()
-    apart.objects = store.objects
-    async with wires.broker(store, "a") as first, wires.broker(apart, "b"):
-        await asyncio.sleep(5)
-
-        async def away(_call: str, key: str) -> None:
-            raise StoreUnavailable(f"{key} is not reached")
-
-        apart.before = away
-        await asyncio.sleep(DEFAULT.expiration + 2)
-        assert first.status().living == ("a",)
-        assert first.status().unheard == ()
-        await in_era(first, 2)
-
-
 async def test_a_broker_that_cannot_write_loses_its_place_though_it_can_read() -> None:
     store, apart, wires = MemoryStore(), WatchedStore(), Wires()
     apart.objects = store.objects

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from changefeed.cli.config_file import settings_text
 from changefeed.host.settings import load_settings
 from changefeed.log.brokers.settings import BrokerSettings, load_broker_settings
 from changefeed.runtime.errors import UserError
@@ -40,13 +39,6 @@ def test_the_environment_sets_a_broker_and_a_host_beside_it_does_not_mind(
     assert (settings.broker.cluster, settings.web.secret) == ("file:///c", Secret.of("secret"))
     assert "secret" not in repr(settings)
     assert load_settings(None, {}).web.port == 0
-
-
-def test_a_file_with_all_settings_can_be_read(tmp_path: Path) -> None:
-    file = tmp_path / "broker.toml"
-    file.write_text(settings_text("broker"))
-    again = load_broker_settings(file, {"broker": {"cluster": "file:///c"}})
-    assert again.membership == given().membership
 
 
 def test_a_broker_shows_ten_signs_of_life_until_it_would_count_as_dead() -> None:

@@ -38,6 +38,7 @@ async def test_ended_ranges_count_what_is_left_of_them_and_their_segments() -> N
         left = await core.storage("orders")
         after = {x.range: x for x in left.ranges}
         assert 0 < after[P1].bytes < before[P1].bytes
+        assert (after[P1].start, segments(store)[0]) == (64, (65, 128))
         assert 0 < left.segments < found.segments
 
 

@@ -340,6 +340,16 @@ async def test_a_key_has_an_observer_of_its_own_where_that_says_how_far_it_is() 
     assert len({*chain.from_iterable(given.values())}) == 3
 
 
+async def test_where_its_order_is_kept_a_range_waits_for_a_change_that_fails() -> None:
+    until = now() + 100
+    observer = Picky(lambda x: x.sequence == 4 and now() < until)
+    handing = Handing(lambda: observer, ordering="range")
+    await handing.process(batch(10), seconds=90)
+    assert (observer.done, handing.left) == ([1, 2, 3], [*range(4, 11)])
+    await handing.process([], seconds=200)
+    assert observer.done == [*range(1, 11)]
+
+
 async def test_a_slow_key_holds_up_no_other_one() -> None:
     class Slow(Picky):
         async def process(self, context: Context, changes: Sequence[Change]) -> None:

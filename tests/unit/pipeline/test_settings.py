@@ -1,51 +1,18 @@
-"""The settings of a pipeline, from files and flags, and the file that lists them."""
+"""The settings of a pipeline, from files, the environment and flags."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from changefeed.cli.app import app
 from changefeed.cli.commands.pipeline import PipelineFlags
-from changefeed.cli.config_file import settings_text
-from changefeed.pipeline.settings import AggregateSettings, PipelineSettings, load_settings
+from changefeed.pipeline.settings import PipelineSettings, load_settings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings import Section
 from changefeed.runtime.settings_schema import entries
 
 MINE = PipelineFlags(feed="eventlog:log", directory="tables")
-TEXT = settings_text("pipeline")
-WITHOUT_AGGREGATES = re.sub(r"^#\[\[aggregates\]\]\n(#.*\n)+", "", TEXT, flags=re.MULTILINE)
-_HAS_NO_DEFAULT = {"body_schema", "name", "timeout", "port"}
-
-
-def test_the_file_that_is_written_loads_and_gives_each_setting_its_default(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "pipeline.toml"
-    assert CliRunner().invoke(app, ["config", "pipeline", str(file)]).exit_code == 0
-    assert CliRunner().invoke(app, ["config", "pipeline", str(file)]).exit_code == 2
-    assert file.read_text() == TEXT
-    plain = load_settings(file, {})
-    assert plain == PipelineFlags(feed="eventlog:data/log", directory="data/tables").settings()
-    spelled = re.sub(r"^#([a-z_]+ = .+)$", r"\1", WITHOUT_AGGREGATES, flags=re.MULTILINE)
-    assert set(re.findall(r"^#([a-z_]+) =$", spelled, flags=re.MULTILINE)) == _HAS_NO_DEFAULT
-    file.write_text(spelled)
-    assert load_settings(file, {}) == plain
-
-
-def test_the_file_that_is_written_names_every_setting_in_its_section() -> None:
-    found, section = set(), ()
-    for line in TEXT.splitlines():
-        if heading := re.fullmatch(r"#?\[+([a-z.]+)\]+", line):
-            section = tuple(heading[1].split("."))
-        elif setting := re.match(r"#?([a-z_]+) =", line):
-            found.add((*section, setting[1]))
-    aggregates = {("aggregates", x) for x in AggregateSettings.model_fields}
-    assert found == {*entries(PipelineSettings), *aggregates} - {("aggregates",)}
 
 
 def test_a_setting_whose_source_was_not_installed_has_no_text() -> None:
@@ -69,17 +36,6 @@ def test_the_environment_has_a_prefix_of_its_own_and_flags_go_before_it(
     assert settings.spark == {"spark.driver.memory": "2g"}
     made = PipelineSettings(feed="f", directory="d")
     assert made.max_changes == 1_000_000, "settings that a program makes look nowhere"
-
-
-@pytest.mark.parametrize(
-    "variable", ["DIRECTRY", "LATST__INTERVAL", "FEED__ADDRESS", "SPARK__A"]
-)
-def test_a_variable_that_would_be_ignored_is_refused(
-    monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
-    monkeypatch.setenv(f"CHANGEFEED_PIPELINE__{variable}", "x")
-    with pytest.raises(UserError, match=f"CHANGEFEED_PIPELINE__{variable}"):
-        MINE.settings()
 
 
 def test_numbers_are_text_where_spark_wants_text() -> None:

@@ -6,17 +6,16 @@ import tomllib
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from changefeed.cli.app import COMMANDS, app
+from changefeed.cli.app import COMMANDS
 from changefeed.host.host import Host
 from changefeed.host.settings import load_processors
 from changefeed.pipeline.settings import load_settings as load_pipeline_settings
 from changefeed.runtime.settings_schema import names
 from tests.support import api_page, schemas_page, settings_page
+from tests.support.commands import every_command
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
@@ -117,50 +116,32 @@ def test_no_name_of_a_metric_is_the_place_of_others_nor_said_in_one_and_in_many(
     assert {f"{x}s" for x in places} & places == set()
 
 
-def subcommands(command: Any) -> list[tuple[str, Any]]:
-    if not hasattr(command, "list_commands"):
-        return []
-    return [(x, command.get_command(None, x)) for x in command.list_commands(None)]
-
-
-def commands(command: Any, path: str = "changefeed") -> dict[str, set[str]]:
-    """Return each command with its flags."""
-    found = {path: {flag for x in command.params for flag in [*x.opts, *x.secondary_opts]}}
-    for name, one in subcommands(command):
-        found |= commands(one, f"{path} {name}")
-    return found
-
-
-def passing_on(command: Any, path: str = "changefeed") -> set[str]:
-    """Return the commands that hand flags they do not know to another program."""
-    found = {path} if command.context_settings.get("ignore_unknown_options") else set()
-    for name, one in subcommands(command):
-        found |= passing_on(one, f"{path} {name}")
-    return found
+def blocks(text: str, *kinds: str) -> list[str]:
+    """Return the fenced blocks of these kinds, where ``""`` is a fence that names none."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [x for kind, x in found if kind in kinds]
 
 
 @pytest.mark.parametrize("file", PAGES, ids=shown)
 def test_every_command_that_is_shown_exists_with_its_flags(file: Path) -> None:
-    known = commands(get_command(app))
-    lenient = passing_on(get_command(app))
+    known = every_command(groups=True)
     text = file.read_text().replace("\\\n", " ")
-    in_blocks = [
-        y for x in re.findall(r"```(?:sh)?\n(.*?)```", text, re.DOTALL) for y in x.split("\n")
-    ]
+    in_blocks = [y for x in blocks(text, "", "sh") for y in x.split("\n")]
     assert not re.search(r"\n\n {4,}changefeed ", text), "fence it, or nothing reads it"
     wrong = []
     for line in [*in_blocks, *re.findall(r"`([^`\n]+)`", text)]:
         words = line.split("#")[0].split()
         if words[:1] != ["changefeed"]:
             continue
-        path = "changefeed"
-        while len(words) > 1 and f"{path} {words[1]}" in known:
-            path = f"{path} {words.pop(1)}"
+        name, words = "", words[1:]
+        while words and (longer := f"{name} {words[0]}".strip()) in known:
+            name, words = longer, words[1:]
         flags = {x.split("=")[0].rstrip("]") for x in words if x.startswith("--")}
-        if path == "changefeed" and len(words) > 1 and not flags:
+        if not name and words and not flags:
             wrong.append(line)
-        if path not in lenient:
-            wrong += [f"{line}: {x}" for x in flags - known[path] - {"--help", "--"}]
+        if not known[name].context_settings.get("ignore_unknown_options"):
+            there = {y for x in known[name].params for y in (*x.opts, *x.secondary_opts)}
+            wrong += [f"{line}: {x}" for x in flags - there - {"--help", "--"}]
     assert wrong == []
 
 
@@ -201,13 +182,11 @@ def test_every_file_of_ours_that_is_named_exists(file: Path) -> None:
     assert {x for x in named if not (ROOT / x).exists()} == set()
 
 
-def blocks(file: Path, kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", file.read_text(), re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.parametrize("file", [x for x in PAGES if blocks(x, "python")], ids=shown)
+@pytest.mark.parametrize(
+    "file", [x for x in PAGES if blocks(x.read_text(), "python")], ids=shown
+)
 def test_every_program_can_be_read_and_imports_what_there_is(file: Path) -> None:
-    for program in blocks(file, "python"):
+    for program in blocks(file.read_text(), "python"):
         tree = compile(
             program, shown(file), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         )
@@ -221,9 +200,9 @@ def test_every_program_can_be_read_and_imports_what_there_is(file: Path) -> None
                 assert {y.name for y in x.names if not hasattr(there, y.name)} == set()
 
 
-@pytest.mark.parametrize("file", [x for x in PAGES if blocks(x, "toml")], ids=shown)
+@pytest.mark.parametrize("file", [x for x in PAGES if blocks(x.read_text(), "toml")], ids=shown)
 def test_every_file_of_settings_can_be_loaded(file: Path, tmp_path: Path) -> None:
-    for text in blocks(file, "toml"):
+    for text in blocks(file.read_text(), "toml"):
         if "[project." in text:  # a package's own
             continue
         (tmp_path / "settings.toml").write_text(text)

@@ -76,16 +76,21 @@ async def test_leases_on_a_disk_that_was_full_recover_once_there_is_a_little_roo
     await asyncio.to_thread(ballast.write_bytes, bytes(80_000))
     async with SqliteLeases(small_disk / "leases.db") as leases:
         await leases.create(NEW)
-        with pytest.raises(StoreUnavailable, match="full"):
+        with pytest.raises(StoreUnavailable, match="full; make room"):
             await write_400_times(leases)
         await asyncio.to_thread(ballast.unlink)
         await write_400_times(leases)
 
 
 @pytest.mark.parametrize(
-    "code", [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_NOMEM]
+    ("code", "advice"),
+    [
+        (sqlite3.SQLITE_IOERR_WRITE, "look at the system's log"),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, "make room on the disk"),
+        (sqlite3.SQLITE_NOMEM, "out of memory"),
+    ],
 )
-async def test_an_error_of_the_disk_is_unavailable(path: Path, code: int) -> None:
+async def test_an_error_of_the_disk_is_unavailable(path: Path, code: int, advice: str) -> None:
     def fail(_: sqlite3.Connection) -> None:
         error = sqlite3.OperationalError("disk I/O error")
         error.sqlite_errorcode = code
@@ -93,7 +98,7 @@ async def test_an_error_of_the_disk_is_unavailable(path: Path, code: int) -> Non
 
     async with SqliteLeases(path) as leases:
         lease = await leases.create(NEW)
-        with pytest.raises(StoreUnavailable, match="disk I/O error"):
+        with pytest.raises(StoreUnavailable, match=f"disk I/O error; .*{advice}"):
             await leases._file.change(fail)
         assert (await leases.replace(lease.renewed())).renewals == 1
 
