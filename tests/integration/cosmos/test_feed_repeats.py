@@ -54,12 +54,12 @@ async def test_what_is_sent_again_is_what_the_client_would_send(
 ) -> None:
     for n in range(4):
         await world.put(f"i{n}")
-    async with seen_feed(world, mode) as (feed, seeing):
+    async with seen_feed(world, mode, proxies={"http": world.url}) as (feed, seeing):
         whole = (await feed.ranges())[0]
         found = feed.split(whole, 2)[1] if of_part else whole
         await pages(feed, *lsns, found=found)
     monkeypatch.setattr(repeating, "_KEPT_FOR", 0.0)
-    async with seen_feed(world, mode) as (feed, anew):
+    async with seen_feed(world, mode, proxies={"http": world.url}) as (feed, anew):
         await pages(feed, *lsns, found=found)
     assert (seeing.by_client.call_count, anew.by_client.call_count) == (1, 2)
     first, again = seeing.sent["GET"]
