@@ -20,8 +20,6 @@ PICTURES = Path(__file__).parents[2] / "docs/images"
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"
 )
-
-
 _LISTENS = re.compile(r"DevTools listening on (ws://\S+)")
 
 

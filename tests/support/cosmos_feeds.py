@@ -196,7 +196,7 @@ class Sent(NamedTuple):
         """What the next request of the kind has too."""
         of_one = _OF_ONE_REQUEST if self.body is None else _OF_ONE_CHANGE
         headers = {x: y for x, y in self.headers.items() if x not in of_one}
-        return headers, self.body, self.how
+        return headers, self.body, {**self.how, "read_timeout": None}  # shorter if sent again
 
 
 class Seeing(AioHttpTransport):  # type: ignore[misc] # it has no types
@@ -209,12 +209,11 @@ class Seeing(AioHttpTransport):  # type: ignore[misc] # it has no types
 
     async def send(self, request: Any, **config: Any) -> Any:
         body = json.loads(request.data) if request.method == "PATCH" else None
-        how = {**config, "read_timeout": None}  # shorter where it is sent again
         headers = {x.lower(): y for x, y in request.headers.items()}
         answer = await super().send(request, **config)
         if "/docs/" in request.url and request.method in self.sent:
             session = answer.headers.get(SESSION, "")
-            self.sent[request.method].append(Sent(headers, body, how, session))
+            self.sent[request.method].append(Sent(headers, body, config, session))
         return answer
 
 

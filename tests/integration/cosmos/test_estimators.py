@@ -88,8 +88,7 @@ async def test_nothing_is_left_of_a_range_that_an_operator_splits_and_merges(
         leased = make.leased(host.feed, host.container, host.settings.leases)
         parts = await split(leased, RangeId("0"), 2)
         await leases.come_to_nothing(2)
-        for n in range(8):
-            await world.put(f"b{n}", f"b{n}")
+        await world.write("bdefghij", 0)
         await leases.come_to_nothing(2)
         merged = await merge(leased, [x.id for x in parts], patience=10)
         assert merged.id == "0"

@@ -52,8 +52,7 @@ async def test_what_is_sent_again_is_what_the_client_would_send(
     lsns: tuple[int, int],
     of_part: bool,
 ) -> None:
-    for n in range(4):
-        await world.put(f"i{n}")
+    await world.write("abcd", 0)
     async with seen_feed(world, mode, proxies={"http": world.url}) as (feed, seeing):
         whole = (await feed.ranges())[0]
         found = feed.split(whole, 2)[1] if of_part else whole
@@ -64,6 +63,7 @@ async def test_what_is_sent_again_is_what_the_client_would_send(
     assert (seeing.by_client.call_count, anew.by_client.call_count) == (1, 2)
     first, again = seeing.sent["GET"]
     assert again.lasting == anew.sent["GET"][1].lasting
+    assert again.how["read_timeout"] < first.how["read_timeout"], "the client may know better"
     assert first.headers["x-ms-activity-id"] != again.headers["x-ms-activity-id"]
 
 
@@ -102,19 +102,24 @@ async def test_after_what_the_client_knows_better_it_asks_itself(
         assert seeing.by_client.call_count == 2
 
 
-async def test_pages_that_a_proxy_compresses_are_read(
+async def test_pages_that_a_proxy_compresses_are_read_and_those_without_an_etag_are_not(
     world: CosmosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def compressed(answer: web.Response, request: Any) -> Any:
         if answer.body:
             answer.enable_compression(web.ContentCoding.gzip)
+        for name in left_out:
+            answer.headers.popall(name, None)
         return await web.StreamResponse.prepare(answer, request)
 
+    left_out = set[str]()
     await world.write("abc", 0)
     monkeypatch.setattr(web.Response, "prepare", compressed)
     async with seen_feed(world) as (feed, seeing):
-        assert await pages(feed, 1, 2) == ["b-0", "c-0"]
-    assert seeing.by_client.call_count == 1
+        assert (await pages(feed, 1, 2), seeing.by_client.call_count) == (["b-0", "c-0"], 1)
+        left_out.add("ETag")
+        with pytest.raises(FeedUnavailable, match="without saying where it stands"):
+            await pages(feed, 0)
 
 
 async def test_throttling_is_passed_on_without_another_request(world: CosmosWorld) -> None:
