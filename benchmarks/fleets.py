@@ -16,7 +16,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.bounded import CallLimits
 from changefeed.testing.fleet import Fleet, Sections
-from tests.support.virtual_time import VirtualTimeLoop
+from changefeed.testing.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
 

@@ -16,6 +16,8 @@ from changefeed.observers.observer import CloseReason
 from changefeed.testing.history import difference
 from changefeed.testing.observers import RecordingContext
 from samples.ledger import booking
+from samples.vectors.search import search
+from samples.vectors.store import VectorStore
 from samples.word_counts.counting import WordCounts, newest_totals
 from tests.support import make
 from tests.support.commands import QUICK, changefeed, running
@@ -23,6 +25,8 @@ from tests.support.processes import Running
 
 ROOT = Path(__file__).parents[2]
 FROM_HERE = {"PYTHONPATH": str(ROOT)}
+EVERYONE = r"(?=.*'cash': 4250)(?=.*'rent': 4500).*'books': 1250"
+"""What is shown of balances once all bookings are done."""
 
 
 def commands(sample: str) -> tuple[list[list[str]], list[str]]:
@@ -76,13 +80,12 @@ def test_the_code_in_readme_is_the_code_of_hello() -> None:
 
 
 async def test_the_ledger_has_the_balances_of_its_bookings(tmp_path: Path) -> None:
-    await as_the_readme_says("ledger", tmp_path, until=r"'cash': 4250")
+    await as_the_readme_says("ledger", tmp_path, until=EVERYONE)
     assert balances(tmp_path) == {"cash": 4250, "rent": 4500, "books": 1250}
 
 
 async def test_payments_are_added_once_and_told_in_the_outbox_once(tmp_path: Path) -> None:
-    everyone = r"(?=.*'cash': 4250)(?=.*'rent': 4500).*'books': 1250"
-    await as_the_readme_says("exactly_once", tmp_path, until=everyone)
+    await as_the_readme_says("exactly_once", tmp_path, until=EVERYONE)
     assert balances(tmp_path) == {"cash": 4250, "rent": 4500, "books": 1250}
     with closing(sqlite3.connect(tmp_path / "data/payments.db")) as payments:
         told = payments.execute("select message from outbox").fetchall()
@@ -157,3 +160,29 @@ def totals(directory: Path) -> Counter[str]:
     for folder in directory.iterdir():
         counts.update(newest_totals(folder).words)
     return counts
+
+
+ARTICLES = 8
+
+
+async def test_articles_are_found_by_what_they_mean(tmp_path: Path) -> None:
+    vectors = tmp_path / "data/vectors.db"
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    text = (ROOT / "samples/vectors/README.md").read_text().replace("\\\n", " ")
+    commands = re.findall(r"^changefeed (.*)$", text, re.MULTILINE)
+    produce, dry, run = (x.split() for x in commands)
+    assert changefeed(*produce, cwd=tmp_path).returncode == 0
+    async with running(*dry, *QUICK, cwd=tmp_path, env=FROM_HERE) as host:
+        await host.says("lease.acquired")
+        await host.stops()
+    assert "(nothing was done)" in host.said
+    assert not vectors.exists()
+    async with running(*run, *QUICK, cwd=tmp_path, env=FROM_HERE) as host:
+        await host.reaches(lambda: vectors.exists() and count(vectors) == ARTICLES)
+        await host.stops()
+    found = await search(vectors, "a recipe for the kitchen", 2)
+    assert {x[1] for x in found} == {"a1", "a5"}
+
+
+def count(vectors: Path) -> int:
+    return len(VectorStore(vectors).made_of([f"a{n}" for n in range(1, ARTICLES + 1)]))

@@ -5,6 +5,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -35,6 +36,8 @@ from changefeed.stores.store import WHOLE, Record
 from changefeed.testing.lease_cast import not_refused
 from tests.support import make, servers
 from tests.support.cutting_proxy import cutting
+from tests.support.handles import out_of_handles
+from tests.support.lease_containers import over
 from tests.support.processes import PATIENCE
 from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
 
@@ -182,6 +185,17 @@ async def test_a_server_that_is_not_there_is_unavailable(address: str) -> None:
         async with open_dead_letters(address, opening()):
             pass
     assert list((await severities(address, opening())).values()) == [Severity.PROBLEM]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis", "blob"])
+async def test_a_host_out_of_file_handles_waits_for_its_leases(
+    kind: str, tmp_path: Path
+) -> None:
+    async with over(kind)(tmp_path) as connect:
+        await connect()  # the server runs, and what it needs is made
+        with out_of_handles(), pytest.raises(StoreUnavailable):
+            await connect()
+        assert await (await connect()).list() == []
 
 
 @pytest.mark.parametrize("kind", ["redis", "blob"])

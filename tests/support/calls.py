@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from changefeed.runtime.errors import StoreUnavailable
+
 NEVER = 1e9
 
 
@@ -12,7 +14,8 @@ class Calls:
     """Each mapping is by the name of a call, and may be changed while a story goes on.
 
     ``lasting`` are seconds before a call has its effect, ``answered_after`` those before its
-    answer comes, ``first`` is what others do before it, and ``failing`` what it raises.
+    answer comes, ``first`` is what others do before it, and ``failing`` what it raises. While
+    ``out``, no call arrives.
     """
 
     def __init__(
@@ -26,10 +29,13 @@ class Calls:
         self.lasting = dict(lasting or {})
         self.answered_after = dict(answered_after or {})
         self.failing: dict[str, Exception] = {}
+        self.out = False
         self._first = dict(first or {})
 
     async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         self.count[name] += 1
+        if self.out:
+            raise StoreUnavailable("no route to the container")
         if name in self._first:
             await self._first[name]()
         if name in self.lasting:

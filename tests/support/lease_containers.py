@@ -13,12 +13,12 @@ import pytest
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
+from changefeed.testing.proxies import delaying, proxied
 from cosmos_emulator.testing import running
 from tests.support import servers
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.independent_cosmos import independent_cosmos
 from tests.support.lease_place import LeasePlace
-from tests.support.proxies import delaying, proxied
 from tests.support.thirdparty import importable, site_with_shelf
 
 T = TypeVar("T")

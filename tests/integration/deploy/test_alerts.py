@@ -22,9 +22,9 @@ from changefeed.leases.lease import HostName, Incarnation
 from changefeed.observers.observer import Context
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Sections
+from changefeed.testing.proxies import proxied
 from tests.support import make
 from tests.support.promtool import RULES, check_alerts, check_expressions, promtool
-from tests.support.proxies import proxied
 from tests.support.recorded_metrics import RecordedFleet
 
 pytestmark = pytest.mark.virtual_time

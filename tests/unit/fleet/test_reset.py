@@ -14,9 +14,9 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import UserError
 from changefeed.testing.fleet import Fleet
+from changefeed.testing.proxies import proxied
 from tests.support import make
 from tests.support.looking import lease_in, now, wall
-from tests.support.proxies import proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0 = RangeId("r0")

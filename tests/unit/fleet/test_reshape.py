@@ -27,11 +27,11 @@ from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable, UserError
+from changefeed.testing.proxies import Around, FailingCall, proxied
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
-from tests.support.proxies import Around, FailingCall, proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore, hash_of
 
 ZERO, LOW, HIGH = RangeId("0"), RangeId("-7F"), RangeId("7F-FF")

@@ -17,10 +17,10 @@ from changefeed.host.settings import ObserverSettings
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
+from changefeed.testing.proxies import proxied
 from tests.support import make
 from tests.support.calls import Calls
 from tests.support.looking import lease_in, now
-from tests.support.proxies import proxied
 
 A, A1 = HostName("a"), Incarnation("a-1")
 

@@ -11,25 +11,36 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.coordinator import Coordinator
 from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.container import LeaseContainer
+from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.stores.store import WHOLE
 from changefeed.testing.fleet import Fleet
+from changefeed.testing.proxies import FailingCall, proxied
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.calls import Calls
 from tests.support.coordinating import coordinating
 from tests.support.looking import lease_in, now
-from tests.support.proxies import FailingCall, proxied
-from tests.support.shown_by_changes import ShownByChanges
 
 A, B, C = HostName("a"), HostName("b"), HostName("c")
 A1, B1, C1 = Incarnation("a-1"), Incarnation("b-1"), Incarnation("c-1")
 R0 = RangeId("r0")
+
+
+class ShownByChanges(MemoryLeases):
+    """No lease or member that was removed is shown: as Cosmos DB's change feed has it."""
+
+    renew_each = True
+
+    async def list_fleet(
+        self, token: str = WHOLE, heartbeat: Member | None = None
+    ) -> ListedFleet:
+        return replace(await super().list_fleet(token, heartbeat), total=None)
 
 
 async def test_a_lease_that_is_found_gone_has_all_listed_where_deletes_are_not_shown() -> None:

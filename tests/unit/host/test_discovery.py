@@ -12,11 +12,11 @@ from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Lease, RangeEnd
 from changefeed.leases.memory import MemoryLeases
+from changefeed.testing.proxies import proxied
 from tests.support.calls import Calls
 from tests.support.coordinating import tend
 from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
-from tests.support.proxies import proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0, R1, R2, R3 = (RangeId(f"r{n}") for n in range(4))

@@ -17,10 +17,10 @@ from changefeed.fleet.reshape import merge, split
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import Failure, UserError
 from changefeed.testing.fleet import Fleet, Sections
+from changefeed.testing.proxies import proxied
 from tests.support import make
 from tests.support.looking import in_order, lease_in, now, start
 from tests.support.odd_errors import Unprintable
-from tests.support.proxies import proxied
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0 = RangeId("r0")

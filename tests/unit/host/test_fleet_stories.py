@@ -17,12 +17,12 @@ from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.observer import CloseReason
 from changefeed.testing.fleet import Fleet, Sections
+from changefeed.testing.proxies import proxied
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
-from tests.support.cable import Cable
+from tests.support.calls import Calls
 from tests.support.logs import captured_logs
 from tests.support.looking import now, start
-from tests.support.proxies import proxied
 
 SETTLED = 25.0  # three balancing rounds and the rebalance delay
 
@@ -51,7 +51,7 @@ async def test_a_stop_that_cuts_off_an_observer_says_so_and_its_work_comes_again
 
 
 async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so() -> None:
-    feed, container, cable = MemoryFeed(1), MemoryLeases(), Cable()
+    feed, container, cable = MemoryFeed(1), MemoryLeases(), Calls()
     async with Fleet(feed, container, settings={"host": {"stop_timeout": 5.0}}) as fleet:
         fleet.start("a", container=proxied(container, cable))
         await asyncio.sleep(5)

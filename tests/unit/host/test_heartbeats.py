@@ -14,9 +14,9 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet
+from changefeed.testing.proxies import proxied
 from tests.support.calls import Calls
 from tests.support.looking import lease_in, start
-from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
 SETTLED = 25.0

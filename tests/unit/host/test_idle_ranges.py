@@ -8,9 +8,9 @@ from changefeed.feeds.feed import Feed, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet, Sections
+from changefeed.testing.proxies import proxied
 from tests.support import make
 from tests.support.calls import Calls
-from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
 SETTLED = 30.0

@@ -18,9 +18,9 @@ from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.stores.store import WHOLE
+from changefeed.testing.proxies import FailingCall, proxied
 from tests.support.calls import Calls
 from tests.support.looking import now
-from tests.support.proxies import FailingCall, proxied
 
 A = HostName("a")
 OnBeat = Callable[[float], None]

@@ -18,11 +18,11 @@ from changefeed.leases.lease import HostName, Incarnation, KeyRequest, Lease, Ra
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable
+from changefeed.testing.proxies import Around, FailingCall, proxied
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.calls import Calls
 from tests.support.looking import lease_in, now
-from tests.support.proxies import Around, FailingCall, proxied
 
 A, B = HostName("a"), HostName("b")
 A1, A2, B1 = Incarnation("a-1"), Incarnation("a-2"), Incarnation("b-1")

@@ -18,9 +18,9 @@ from changefeed.observers.observer import CloseReason, Observer
 from changefeed.observers.range_observers import ObserverSetup
 from changefeed.runtime.cancellation import UnexpectedCancellation
 from changefeed.testing.fleet import Fleet
+from changefeed.testing.proxies import proxied
 from tests.support.calls import Calls
 from tests.support.looking import now
-from tests.support.proxies import proxied
 
 
 async def test_a_lease_that_is_acquired_while_the_host_stops_is_released_at_once() -> None:

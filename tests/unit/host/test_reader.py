@@ -16,9 +16,9 @@ from changefeed.host.reader import IdleRanges, Reader
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.lease import HostName
+from changefeed.testing.proxies import proxied
 from tests.support import make
 from tests.support.calls import NEVER, Calls
-from tests.support.proxies import proxied
 
 R0 = RangeId("r0")
 BEGINNING = Position("0")

@@ -8,10 +8,10 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet, Sections
+from changefeed.testing.proxies import proxied
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 from tests.support.looking import start
-from tests.support.proxies import proxied
 
 NOTICED = 75.0
 """An expiration of failures, one without heartbeats, and some listings."""

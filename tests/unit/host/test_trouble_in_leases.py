@@ -13,10 +13,10 @@ from changefeed.leases.health import RangeHealth
 from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
+from changefeed.testing.proxies import proxied
 from tests.support.calls import Calls
 from tests.support.logs import captured_logs
 from tests.support.looking import lease_in, now
-from tests.support.proxies import proxied
 from tests.support.renewed_each import RenewedEach
 
 R0 = RangeId("r0")

@@ -14,15 +14,14 @@ from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime import delays
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.testing.fleet import Fleet, Sections
+from changefeed.testing.proxies import proxied
 from tests.support import make
-from tests.support.cable import Cable
 from tests.support.calls import Calls
 from tests.support.handed import Handed, fleet_of, handed_to
 from tests.support.looking import lease_in, now, until
-from tests.support.proxies import proxied
 
 if TYPE_CHECKING:
-    from tests.support.virtual_time import VirtualTimeLoop
+    from changefeed.testing.virtual_time import VirtualTimeLoop
 
 R0 = RangeId("r0")
 MANUAL = {"observer": {"checkpoint": "manual", "max_unacknowledged": 7}}
@@ -32,7 +31,7 @@ MANUAL = {"observer": {"checkpoint": "manual", "max_unacknowledged": 7}}
 
 
 async def test_an_observer_in_mid_call_is_cancelled_where_the_lease_can_be_lost() -> None:
-    feed, container, cable = make.memory_feed(1, 100), MemoryLeases(), Cable()
+    feed, container, cable = make.memory_feed(1, 100), MemoryLeases(), Calls()
     async with Fleet(feed, container, pace=1.0) as fleet:
         fleet.start("a", container=proxied(container, cable))
         await asyncio.sleep(15)
@@ -71,7 +70,7 @@ async def test_what_slept_beyond_its_lease_between_two_attempts_calls_no_observe
     of: str, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timers of the loop notice that a process was frozen, and not that a machine was."""
-    observer, cable, suspended = OnceBroken(method), Cable(), 0.0
+    observer, cable, suspended = OnceBroken(method), Calls(), 0.0
     monkeypatch.setattr(settings, "FIRST_DELAY", 3.0)
     monkeypatch.setattr(delays, "JITTER", 0.0)
     feed, leases = make.memory_feed(1, 1), MemoryLeases()

@@ -19,9 +19,9 @@ from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import Record
+from changefeed.testing.proxies import Around, FailingCall, proxied
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
-from tests.support.proxies import Around, FailingCall, proxied
 
 Result = TypeVar("Result")
 

@@ -13,7 +13,7 @@ from changefeed.stores.bounded import BoundedStore, CallLimits
 from changefeed.stores.kinds import CHECKPOINTS, HOSTS, LEASES
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.store import Record
-from tests.support.proxies import proxied
+from changefeed.testing.proxies import proxied
 
 LEASE = Record(kind=LEASES, key="r0", body=b"{}", position="7")
 TIMEOUT = 10.0
