@@ -17,11 +17,10 @@ from changefeed.cli.pipeline import session as surroundings
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import Lease
-from changefeed.pipeline.checkpoint_dir import (
-    owned,
-)
+from changefeed.pipeline.checkpoint_dir import owned
 from changefeed.runtime.telemetry import Telemetry
 from tests.support.pipeline_feeds import a_checkpoint, a_log, append_bodies
+from tests.support.schemas_page import check_document
 
 R0 = RangeId("e1.p01.v00-ff")
 NO_TABLES = ("--set=changes.enabled=false", "--set=latest.enabled=false")
@@ -90,6 +89,8 @@ def test_schema_prints_columns_and_what_does_not_fit_and_makes_nothing(tmp_path:
     shown = CliRunner().invoke(app, ["schema", feed, "--changes=10"])
     assert shown.stdout.startswith("n BIGINT\n")
     assert all(x in shown.stdout for x in ("$.n", "9 BIGINT, 1 STRING", "1 of 10"))
+    document = CliRunner().invoke(app, ["schema", feed, "--json"]).stdout
+    assert check_document("pipeline schema", document)["body_schema"] == "n BIGINT"
     refused = CliRunner().invoke(app, ["schema", f"--feed=eventlog:{tmp_path / 'none'}"])
     assert (refused.exit_code, "none" in refused.stderr) == (2, True)
     assert sorted(x.name for x in tmp_path.iterdir()) == ["log"]
