@@ -20,7 +20,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.log.catalog.catalog import Catalog, Collection, Era, Row
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import row_prefix
-from changefeed.log.catalog.ranges import Partition, ranges_of
+from changefeed.log.catalog.ranges import ranges_of
 from changefeed.log.catalog.transitions import begin_ending, close_and_open
 from changefeed.log.directory.directory import COLLECTION, WRITER, open_directory
 from changefeed.log.directory.maintenance import Maintenance
@@ -72,7 +72,7 @@ class EventLogWriter(Producer):
         self._row: OpenRow
         self._unsettled: RowObject | None = None
         self._filled_at = 0
-        self._open: Mapping[tuple[int, int], Partition] = {}
+        self._open: Mapping[tuple[int, int], Key] = {}
 
     @classmethod
     @asynccontextmanager
@@ -121,11 +121,6 @@ class EventLogWriter(Producer):
         with answers_of_feeds():
             await maintenance.step(everything=True)
         return maintenance.done
-
-    @property
-    def catalog(self) -> Catalog:
-        """The newest catalog that is known here."""
-        return self._catalogs.newest
 
     @property
     def collection(self) -> Collection:
@@ -240,7 +235,9 @@ class EventLogWriter(Producer):
             ends=ends,
             written_us=newest.written_us if newest is not None else 0,
         )
-        self._open = ranges_of(self._catalogs.newest, COLLECTION).open_by_place
+        ranges = ranges_of(self._catalogs.newest, COLLECTION)
+        keys = {x: (COLLECTION, x.id) for x in ranges.open}
+        self._open = {place: keys[x] for place, x in ranges.open_by_place.items()}
         assert len(self._open) == VIRTUAL_PARTS * self.collection.parts, (
             f"a key has a range: {len(self._open)} places of {self.collection.parts} parts"
         )
@@ -332,11 +329,10 @@ class EventLogWriter(Producer):
         self, records: Sequence[Record], now_us: int
     ) -> Mapping[Key, Sequence[Encoded]]:
         """Encode records, and group them by the range that takes their key."""
-        parts = self.collection.parts
-        grouped: dict[Key, list[Encoded]] = {}
+        parts, grouped = self.collection.parts, defaultdict[Key, list[Encoded]](list)
         for record in records:
             place, encoded = placed_record(record, parts, now_us)
-            grouped.setdefault((COLLECTION, self._open[place].id), []).append(encoded)
+            grouped[self._open[place]].append(encoded)
         return grouped
 
     async def _create(self, frame: RowObject) -> None:

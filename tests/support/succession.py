@@ -42,5 +42,5 @@ async def replaced_by(
 
     await writer.begin_era(change)
     wanted = {(part, low) for part, low, _ in opening}
-    there = ranges_of(writer.catalog, COLLECTION).open
+    there = ranges_of(writer._catalogs.newest, COLLECTION).open
     return [x.id for x in there if (x.part, x.low) in wanted]
