@@ -3,30 +3,46 @@
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from changefeed.log.directory.directory import create_log
+from tests.support.disks import ext4_at
 from tests.support.processes import ended
 
 ROOT = Path(__file__).parents[2]
 
 
-def outlives(writers: int) -> None:
-    """Kill so many writers of a log in memory: some have written, and some have compacted."""
+def outlives(writers: int, place: Path) -> None:
+    """Kill so many writers of a log: some have written, and some have compacted."""
     program = (sys.executable, "-m", "tests.support.killed_writers")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
-        done = ended(*program, memory + "/log", str(writers), "7", cwd=ROOT, patience=3000)
+    done = ended(*program, place / "log", str(writers), "7", cwd=ROOT, patience=3000)
     assert done.returncode == 0, done.stderr
     told = rf"{writers} kills, [1-9]\d* batches acknowledged, [1-9]\d* runs\n"
     assert re.fullmatch(told, done.stdout), done.stdout
 
 
-def test_what_was_acknowledged_outlives_killed_writers_and_no_batch_is_torn() -> None:
-    outlives(30)
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        yield Path(place)
 
 
-def test_nothing_is_lost_or_torn_by_a_thousand_kills() -> None:
-    outlives(1000)
+def test_what_was_acknowledged_outlives_killed_writers_and_no_batch_is_torn(
+    memory: Path,
+) -> None:
+    outlives(30, memory)
+
+
+def test_nothing_is_lost_or_torn_by_a_thousand_kills_in_memory(memory: Path) -> None:
+    outlives(1000, memory)
+
+
+def test_nothing_is_lost_or_torn_by_a_thousand_kills_on_a_disk(tmp_path: Path) -> None:
+    with ext4_at(tmp_path / "disk") as disk:
+        outlives(1000, disk)
 
 
 DENIED = """

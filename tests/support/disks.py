@@ -16,12 +16,31 @@ def small_disk_at(place: Path, size: str) -> Iterator[Path]:
 
     Skip the test where nothing can be mounted.
     """
+    with _mounted(place, "-t", "tmpfs", "-o", f"size={size}", "none"):
+        yield place
+
+
+@contextmanager
+def ext4_at(place: Path) -> Iterator[Path]:
+    """Have a file system with a journal, on a loop device, or skip the test."""
+    image = place.with_suffix(".ext4")
+    with image.open("wb") as file:
+        file.truncate(400_000_000)
+    if shutil.which("mkfs.ext4") is None:
+        pytest.skip("no file system can be made here")
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    with _mounted(place, "-o", "loop", str(image)):
+        yield place
+
+
+@contextmanager
+def _mounted(place: Path, *what: str) -> Iterator[None]:
     place.mkdir(exist_ok=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)]
+    mount = ["mount", *what, str(place)]
     if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
         pytest.skip("no file system can be mounted here")
     try:
-        yield place
+        yield
     finally:
         subprocess.run(["umount", str(place)], check=True)
 
