@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryFile
 from typing import Final
 from unittest.mock import patch
 
@@ -54,21 +55,20 @@ def _runs(log: Path) -> int:
 
 def _killed(log: Path, batch: int, seconds: float, *, compacting: bool) -> Sequence[str]:
     """Let a writer begin with a batch, and kill it; return what it has said."""
-    said, saying = os.pipe()
     before, end = _runs(log), time.monotonic() + PATIENCE
-    child = os.fork()
-    if child == 0:
-        with suppress(BaseException):
-            asyncio.run(_write(log, batch, saying))
-        os._exit(1)
-    os.close(saying)
-    while compacting and _runs(log) == before and time.monotonic() < end:
-        time.sleep(0.01)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    with os.fdopen(said) as lines:
-        words = lines.read().split()
+    with TemporaryFile("w+") as said:  # a pipe is full before a slow machine compacts
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                asyncio.run(_write(log, batch, said.fileno()))
+            os._exit(1)
+        while compacting and _runs(log) == before and time.monotonic() < end:
+            time.sleep(0.01)
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        said.seek(0)
+        words = said.read().split()
     if not os.WIFSIGNALED(status):
         raise Lost(f"the writer of batch {batch} has ended by itself")
     if compacting and _runs(log) == before:
