@@ -253,8 +253,8 @@ class CosmosSettings(HasSecrets, Section):
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
     key: SecretStr | None = None
-    connection_string: SecretStr | None = None
-    """May say where the account is, for addresses like ``cosmos:///DATABASE/CONTAINER``."""
+    """Or a connection string, which may say where the account is, for addresses like
+    ``cosmos:///DATABASE/CONTAINER``."""
     token: SecretStr | None = None
     """A token of Entra ID. To renew it, write it into the file of ``token_file``."""
     tenant_id: str | None = None

@@ -2,12 +2,12 @@
 
 ``cosmos://HOST:PORT/DATABASE/CONTAINER?option=value`` is reached over https, and
 ``cosmos+http://…`` over plain http, which is for an emulator on this machine. Without a
-host, ``cosmos:///DATABASE/CONTAINER``, the connection string says where the account is.
+host, ``cosmos:///DATABASE/CONTAINER``, a connection string says where the account is.
 
 A secret is never part of an address, because addresses are logged. It comes from a variable
-of the environment, as ``CHANGEFEED_COSMOS__KEY``; from a file, which the variable with
-``_FILE`` behind it names; or there is none, and the identity of the process in Azure
-counts. An endpoint on this machine is an emulator, whose key is public.
+of the environment, as ``CHANGEFEED_COSMOS__KEY``, which takes a connection string, too; from
+a file, which the variable with ``_FILE`` behind it names; or there is none, and the identity
+of the process in Azure counts. An endpoint on this machine is an emulator, whose key is public.
 
 Feeds and leases both use this, each with a client of its own: one account may be open to
 the one and closed to the other.
@@ -17,6 +17,7 @@ import base64
 import ipaddress
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -29,8 +30,8 @@ EMULATOR_KEY = (  # no secret: every Cosmos DB emulator answers to this key
 )
 _PREFIX = "CHANGEFEED_COSMOS__"
 _KEY = f"{_PREFIX}KEY"
-_CONNECTION_STRING = f"{_PREFIX}CONNECTION_STRING"
 _IN_FILE = "_FILE"  # behind a secret: the file that holds it
+_OF_STRING = ("AccountEndpoint", "AccountKey")
 _FORM = "cosmos://HOST/DATABASE/CONTAINER"
 Mode: TypeAlias = Literal["latest-version", "all-versions"]
 MODES: Final[Mapping[str, Mode]] = {x: x for x in get_args(Mode)}
@@ -43,7 +44,7 @@ class AddressWrong(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CosmosAddress:
-    """Where a container is. ``endpoint`` is empty if the connection string is to say it."""
+    """Where a container is. ``endpoint`` is empty if a connection string is to say it."""
 
     endpoint: str
     database: str
@@ -60,15 +61,14 @@ class CosmosAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CosmosAccess:
-    """What opens an account: a key, a connection string, a token of Entra ID, or a service
-    principal by its secret or its certificate (PEM, with the private key).
+    """What opens an account: a key, alone or in a connection string, a token of Entra ID, or a
+    service principal by its secret or its certificate (PEM, with the private key).
 
     With none of them it is the identity of the process in Azure; ``client_id`` may name one
     that is managed. No secret is shown by ``repr``.
     """
 
     key: Secret | None = field(default=None, repr=False)
-    connection_string: Secret | None = field(default=None, repr=False)
     token: Secret | None = field(default=None, repr=False)
     tenant_id: str | None = None
     client_id: str | None = None
@@ -106,7 +106,7 @@ class CosmosAccess:
             )
 
 
-SECRETS = ("key", "connection_string", "token", "client_secret", "client_certificate")
+SECRETS = ("key", "token", "client_secret", "client_certificate")
 """The fields of ``CosmosAccess`` that open an account, each alone."""
 
 
@@ -164,20 +164,12 @@ def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
     """
     access.check()
     endpoint, key = address.endpoint, access.key
-    if access.connection_string is not None:
-        named, _ = _read_connection_string(access.connection_string.current())
-        key = access.connection_string.within(lambda x: _key_to(named, x))
-        if endpoint and not _may_be_one_account(named, endpoint):
-            raise AddressWrong(
-                f"the address leads to {endpoint}, the connection string to {named}: "
-                "leave the host out of the address (cosmos:///DATABASE/CONTAINER), or set "
-                f"{_KEY} instead of a connection string"
-            )
-        endpoint = endpoint or named
+    if not endpoint and key is not None:
+        endpoint, _ = _read_key(key.current())
     if not endpoint:
         raise AddressWrong(
             f"the address names no host, and there is no connection string: write {_FORM}, "
-            f"or set {_CONNECTION_STRING}"
+            f"or set {_KEY} to a connection string"
         )
     here = is_this_machine(urlsplit(endpoint).hostname or "")
     if endpoint.startswith("http://") and not here:
@@ -192,27 +184,26 @@ def account_of(address: CosmosAddress, access: CosmosAccess) -> Account:
             f"{endpoint}: no identity in Azure is shown over plain http. Use cosmos:// instead "
             f"of cosmos+http://, or a key"
         )
-    checked = None if key is None else key.within(_checked)
+    checked = None if key is None else key.within(partial(_key_to, endpoint))
     return Account(endpoint=endpoint, key=checked, access=access)
 
 
-def _key_to(endpoint: str, connection_string: str) -> str:
-    """Return the key to an account, also from a connection string that came after the first."""
-    named, key = _read_connection_string(connection_string)
-    if not _may_be_one_account(named, endpoint):
-        raise AddressWrong(f"the connection string leads to {named} now, not to {endpoint}")
-    return key
-
-
-def _checked(key: str) -> str:
-    """Return a key as the client needs it: it signs each request, and would fail there."""
-    key = key.strip()
+def _key_to(endpoint: str, secret: str) -> str:
+    """Return the key to an account as the client needs it: it signs each request, and would
+    fail there.
+    """
+    named, key = _read_key(secret)
+    if named and not _may_be_one_account(named, endpoint):
+        raise AddressWrong(
+            f"the connection string leads to {named}, not to {endpoint}: leave the host out of "
+            f"the address (cosmos:///DATABASE/CONTAINER), or set {_KEY} to that account's key"
+        )
     try:
         base64.b64decode(key, validate=True)
     except ValueError:
         raise AddressWrong(
-            f"the key of Cosmos DB is not base64, so it is not a key: check whether {_KEY} or "
-            f"{_CONNECTION_STRING} was cut off, or is another secret (it is not shown here)"
+            f"the key of Cosmos DB is not base64, so it is not a key: check whether {_KEY} was "
+            "cut off, or is another secret (it is not shown here)"
         ) from None
     return key
 
@@ -254,14 +245,18 @@ def _options(query: str, known: Collection[str]) -> Mapping[str, str]:
     return options
 
 
-def _read_connection_string(text: str) -> tuple[str, str]:
+def _read_key(text: str) -> tuple[str, str]:
+    """Return the endpoint and the key in a connection string; of a key alone, no endpoint."""
     parts = dict(x.strip().split("=", 1) for x in text.split(";") if "=" in x)
-    if not parts.get("AccountEndpoint") or not parts.get("AccountKey"):
+    if parts.keys().isdisjoint(_OF_STRING):
+        return "", text.strip()
+    endpoint, key = (parts.get(x) for x in _OF_STRING)
+    if not endpoint or not key:
         raise AddressWrong(
             "the connection string lacks AccountEndpoint=…; or AccountKey=…; (it is not "
             "shown here, because it may hold a key)"
         )
-    return parts["AccountEndpoint"].rstrip("/") + "/", parts["AccountKey"]
+    return endpoint.rstrip("/") + "/", key.strip()
 
 
 def _may_be_one_account(one: str, other: str) -> bool:

@@ -1,8 +1,11 @@
-"""The client of an account, for feeds and leases: by its key, or by an identity in Azure."""
+"""The client of an account, for feeds and leases, by its key or by an identity in Azure; and a
+container that answers.
+"""
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,10 +15,20 @@ from azure.core.credentials import AccessToken
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from changefeed.feeds.cosmos.address import Account, AddressWrong, is_this_machine
+from changefeed.feeds.cosmos.address import (
+    Account,
+    AddressWrong,
+    CosmosAccess,
+    CosmosAddress,
+    account_of,
+    is_this_machine,
+)
+from changefeed.feeds.cosmos.errors import Translator, no_account
+from changefeed.feeds.cosmos.failover import Failover
 from changefeed.runtime.secret import Secret
 
 _TOKEN_SECONDS = 600  # the client asks again five minutes before a token ends
+_PROPERTIES = {"_rid", "partitionKey"}  # of each container
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 LEASE_OPTIONS: dict[str, Any] = {
@@ -27,6 +40,50 @@ LEASE_OPTIONS: dict[str, Any] = {
     "connection_timeout": 5,
     "read_timeout": 30,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container that has answered. ``where`` is what messages call it."""
+
+    where: str
+    failover: Failover
+    properties: Mapping[str, Any]
+
+    @property
+    def proxy(self) -> ContainerProxy:
+        return self.failover.container
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(
+        cls, proxy: ContainerProxy, translator: Translator
+    ) -> AsyncIterator["Container"]:
+        """Open a container of a client that is open."""
+        endpoint = urlsplit(proxy.client_connection.url_connection)
+        _, database, _, name = proxy.container_link.split("/")
+        where = f"{endpoint.scheme}://{endpoint.netloc}/{database}/{name}"
+        async with Failover.opened(proxy) as failover:
+            found = await translator.asked(where, failover.ask(proxy.read()))
+            if not found.keys() >= _PROPERTIES:
+                raise translator.unavailable(no_account(where, "no properties"), None)
+            yield cls(where=where, failover=failover, properties=found)
+
+
+@asynccontextmanager
+async def connect(
+    address: CosmosAddress, access: CosmosAccess, translator: Translator, **options: Any
+) -> AsyncIterator[CosmosClient]:
+    """Open a client of the account at an address."""
+    with translator.errors(str(address)):
+        account = account_of(address, access)
+    async with AsyncExitStack() as stack:
+        opening = stack.enter_async_context(client_of(account, **options))
+        yield await translator.asked(account.endpoint, opening)
+
+
+def container_of(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:
+    return client.get_database_client(address.database).get_container_client(address.container)
 
 
 @asynccontextmanager
@@ -80,9 +137,9 @@ async def _has_several_regions(client: CosmosClient) -> bool:
     return len(said.ReadableLocations) > 1
 
 
-def require_async(container: object) -> str:
-    """Return where a container is, for messages. Raise ``AddressWrong`` for one of the client
-    that is not async, and for what is no container.
+def require_async(container: object) -> None:
+    """Raise ``AddressWrong`` for a container of the client that is not async, and for what is
+    no container.
     """
     if not isinstance(container, ContainerProxy):
         kind = f"{type(container).__module__}.{type(container).__qualname__}"
@@ -90,8 +147,6 @@ def require_async(container: object) -> str:
             f"a processor reads through azure.cosmos.aio.ContainerProxy, and got {kind}: get "
             f"the container from azure.cosmos.aio.CosmosClient"
         )
-    endpoint = urlsplit(container.client_connection.url_connection)
-    return f"{endpoint.scheme}://{endpoint.netloc}/{container.container_link}"
 
 
 async def hosts_of(container: ContainerProxy) -> Sequence[str]:
@@ -175,9 +230,8 @@ def _identity(account: Account) -> Any:
         )
     except ImportError as error:
         raise AddressWrong(
-            f"there is no key for {account.endpoint}: set CHANGEFEED_COSMOS__KEY or "
-            f"CHANGEFEED_COSMOS__CONNECTION_STRING; or, to use an identity in Azure, "
-            f"pip install 'changefeed-host[azure]'"
+            f"there is no key for {account.endpoint}: set CHANGEFEED_COSMOS__KEY; or, to use "
+            f"an identity in Azure, pip install 'changefeed-host[azure]'"
         ) from error
     access = account.access
     principal = (access.tenant_id or "", access.client_id or "")

@@ -5,12 +5,13 @@ connections, no file handles) is distinguished from what a person has to change.
 the service are cut to one line; none of them repeats a key.
 """
 
+import asyncio
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from azure.core.exceptions import AzureError, ClientAuthenticationError
@@ -20,6 +21,9 @@ from changefeed.feeds.cosmos.address import AddressWrong
 from changefeed.runtime.errors import answered, in_one_line
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
+T = TypeVar("T")
+TIMEOUT: Final = 30.0
+"""Seconds for each request."""
 BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 GONE: Final = 410
@@ -107,6 +111,19 @@ class Translator:
         try:
             yield
         except Exception as error:
+            if (ours := self.ours(where, error)) is not None:
+                raise ours from error
+            raise
+
+    async def asked(self, where: str, call: Awaitable[T]) -> T:
+        """Await what is asked of the client, in time. Raise our errors."""
+        try:
+            async with asyncio.timeout(TIMEOUT) as bound:
+                return await call
+        except Exception as error:
+            if isinstance(error, TimeoutError) and bound.expired():
+                silence = f"{where} did not answer within {TIMEOUT:g} s"
+                raise self.unavailable(silence, None) from error
             if (ours := self.ours(where, error)) is not None:
                 raise ours from error
             raise

@@ -1,16 +1,15 @@
 """Opening a container: its changes, by address or over a client that is open; or its items."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from azure.cosmos.aio import ContainerProxy
 
-from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress, Mode, account_of
-from changefeed.feeds.cosmos.client import client_of, require_async
-from changefeed.feeds.cosmos.failover import Failover
+from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress, Mode
+from changefeed.feeds.cosmos.client import Container, connect, container_of, require_async
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.items import CosmosItems
-from changefeed.feeds.cosmos.requests import OF_READERS, Requests, asked
+from changefeed.feeds.cosmos.requests import OF_READERS, Requests
 from changefeed.feeds.cosmos.snapshot import VersionsFeed
 from changefeed.feeds.cosmos.spending import NO_OPTIONS, Budgets, ClientOptions
 
@@ -29,8 +28,9 @@ async def open_cosmos(
     that have the same ``budgets``. Raise ``FeedRefused`` if there is no such container or no
     access to it, and ``FeedUnavailable`` if it does not answer.
     """
-    async with _opened(address, access, options, {} if budgets is None else budgets) as asked:
-        yield await _feed_of(asked, address.mode)
+    opening = _opened(address, access, options, {} if budgets is None else budgets)
+    async with opening as requests:
+        yield await _feed_of(requests, address.mode)
 
 
 @asynccontextmanager
@@ -55,17 +55,12 @@ async def _opened(
     options: ClientOptions,
     budgets: Budgets,
 ) -> AsyncIterator[Requests]:
-    with OF_READERS.errors(str(address)):
-        account = account_of(address, access)
-    where = f"{account.endpoint}{address.database}/{address.container}"
-    async with AsyncExitStack() as stack:
-        opening = stack.enter_async_context(client_of(account, **options.client_arguments))
-        client = await asked(where, opening)
-        database = client.get_database_client(address.database)
-        container = database.get_container_client(address.container)
-        budget = options.budget(where, budgets)
-        failover = await stack.enter_async_context(Failover.opened(container))
-        yield await Requests.opened(failover, where=where, budget=budget)
+    connecting = connect(address, access, OF_READERS, **options.client_arguments)
+    async with (
+        connecting as client,
+        Container.opened(container_of(client, address), OF_READERS) as container,
+    ):
+        yield Requests(container, options.budget(container.where, budgets))
 
 
 @asynccontextmanager
@@ -75,9 +70,9 @@ async def feed_over(container: ContainerProxy, *, mode: Mode) -> AsyncIterator[C
     Otherwise as ``open_cosmos``.
     """
     with OF_READERS.errors("the container of the feed"):
-        where = require_async(container)
-    async with Failover.opened(container) as failover:
-        yield await _feed_of(await Requests.opened(failover, where=where), mode)
+        require_async(container)
+    async with Container.opened(container, OF_READERS) as opened:
+        yield await _feed_of(Requests(opened), mode)
 
 
 async def _feed_of(requests: Requests, mode: Mode) -> CosmosFeed:

@@ -21,15 +21,14 @@ import msgspec
 from azure.cosmos.partition_key import NonePartitionKeyValue, NullPartitionKeyValue
 
 from changefeed.feeds.cosmos.answers import CONTINUATION, RECREATED, REPEATED, Answer
+from changefeed.feeds.cosmos.client import Container
 from changefeed.feeds.cosmos.errors import (
     BAD_REQUEST,
     GONE,
     ErrorAnswer,
     Translator,
-    no_account,
     problem_of,
 )
-from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.positions import client_range
 from changefeed.feeds.cosmos.repeating import LIMIT, RepeatedRequests, SignedRequest
 from changefeed.feeds.cosmos.spending import Budget, Spending
@@ -39,13 +38,10 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.runtime.errors import answered
 
 T = TypeVar("T")
-TIMEOUT = 30.0
-"""Seconds for each request."""
 _RANGE_HEADER: Final = "x-ms-documentdb-partitionkeyrangeid"
 _SPLITTING: Final = 1007
 _TRIES: Final = 3
 _IS_PAGE: Final = attrgetter("is_page")
-_PROPERTIES: Final = {"_rid", "partitionKey"}  # of each container
 _OF_A_QUERY: Final = ("x-ms-documentdb-isquery", "x-ms-documentdb-query-enablecrosspartition")
 _OF_A_PLAN: Final = {
     "Content-Type": "application/json",
@@ -77,21 +73,15 @@ class _Taken(Exception):
 
 
 class Requests:
-    """Asks one container, with these ``properties``. Every request ends within ``TIMEOUT``;
-    pages are paid of a ``budget``, if there is one, and wait for their turn.
+    """Asks one container. Every request ends within ``TIMEOUT``; pages are paid of a
+    ``budget``, if there is one, and wait for their turn.
 
     ``topology`` is as it was when somebody last looked. Raises ``FeedUnavailable``,
     ``FeedRefused`` and ``RangeMoved``.
     """
 
-    def __init__(
-        self,
-        failover: Failover,
-        properties: Mapping[str, Any],
-        *,
-        where: str,
-        budget: Budget | None = None,
-    ) -> None:
+    def __init__(self, container: Container, budget: Budget | None = None) -> None:
+        properties, failover = container.properties, container.failover
         self.rid: str = properties["_rid"]
         self.key_paths: Sequence[str] = properties["partitionKey"]["paths"]
         self.hash_version: int = properties["partitionKey"].get("version", 1)
@@ -100,18 +90,8 @@ class Requests:
         self._container = failover.container
         self._failover = failover
         self._repeated = RepeatedRequests[tuple[Place, str]](failover)
-        self._where = where
+        self._where = container.where
         self._listing = asyncio.Lock()
-
-    @classmethod
-    async def opened(
-        cls, failover: Failover, *, where: str, budget: Budget | None = None
-    ) -> "Requests":
-        """Read the properties of the container first."""
-        found = await asked(where, failover.ask(failover.container.read()))
-        if not found.keys() >= _PROPERTIES:
-            raise FeedUnavailable(no_account(where, "no properties"))
-        return cls(failover, found, where=where, budget=budget)
 
     async def changes(
         self,
@@ -245,7 +225,7 @@ class Requests:
         return topology
 
     def _ask(self, request: Awaitable[T], translator: Translator | None = None) -> Awaitable[T]:
-        return asked(self._where, self._failover.ask(request), translator)
+        return (translator or OF_READERS).asked(self._where, self._failover.ask(request))
 
     def _checked(self, answer: Answer) -> Answer:
         if answer.status == GONE and answer.substatus != _SPLITTING:
@@ -258,19 +238,6 @@ class Requests:
         """Refuse an answer of another container than was opened."""
         if rid and rid != self.rid:
             raise FeedRefused(is_recreated(self._where))
-
-
-async def asked(where: str, call: Awaitable[T], translator: Translator | None = None) -> T:
-    """Await what is asked of the client, in time; say what its errors mean to a reader."""
-    try:
-        async with asyncio.timeout(TIMEOUT) as bound:
-            return await call
-    except Exception as error:
-        if isinstance(error, TimeoutError) and bound.expired():
-            raise FeedUnavailable(f"{where} did not answer within {TIMEOUT:g} s") from error
-        if (ours := (translator or OF_READERS).ours(where, error)) is not None:
-            raise ours from error
-        raise
 
 
 _ADVICE: Final[Mapping[int, str]] = {

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from changefeed.feeds.cosmos.client import Container
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
 from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.feeds.feed import FeedRange, Position, RangeEnded, RangeId
 from changefeed.stores.cosmos.items import Document
-from changefeed.stores.cosmos.opening import RecordContainer
 
 _PAGE = 1000
 _MAX_PAGES = 100  # more than that is quicker listed whole
@@ -26,9 +26,8 @@ _Token = dict[RangeId, Position]
 class LeaseChanges:
     """The documents of one container, of all prefixes, by when they were last written."""
 
-    def __init__(self, opened: RecordContainer) -> None:
-        requests = Requests(opened.failover, opened.properties, where=opened.where)
-        self._feed = CosmosFeed(requests, mode="latest-version")
+    def __init__(self, container: Container) -> None:
+        self._feed = CosmosFeed(Requests(container), mode="latest-version")
         self._refused = False
 
     async def now(self) -> str | None:

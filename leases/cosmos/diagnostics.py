@@ -12,21 +12,14 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAddress
-from changefeed.feeds.cosmos.failover import Failover
+from changefeed.feeds.cosmos.client import LEASE_OPTIONS, Container, connect
 from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.opening import IN_DOCUMENTS
 from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
-from changefeed.stores.cosmos.document_ids import DocumentIds
-from changefeed.stores.cosmos.errors import translate_errors
+from changefeed.stores.cosmos.errors import OF_STORES
 from changefeed.stores.cosmos.items import Items
-from changefeed.stores.cosmos.opening import (
-    connect,
-    container_of,
-    lease_address,
-    partitioned_by_id,
-    prefix_of,
-)
+from changefeed.stores.cosmos.opening import lease_address, open_container_of
 from changefeed.stores.cosmos.store import CosmosStore
 from changefeed.stores.rights import check_rights
 
@@ -42,23 +35,19 @@ _ALL_VERSIONS = "mode=all-versions"
 async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterator[Diagnostic]:
     """Yield what is found. Raise as stores do where no more can be seen."""
     address = lease_address(at.scheme, at.place)
-    async with connect(address, options.cosmos) as client:
+    async with connect(address, options.cosmos, OF_STORES, **LEASE_OPTIONS) as client:
         yield fine("endpoint", f"{client.client_connection.url_connection} answers")
         for found in await _account(client, address):
             yield found
-        with translate_errors(str(address)):
-            proxy = container_of(client, address)
-            properties = await proxy.read()
-            prefix = await prefix_of(client, address, proxy)
-        for found in _container(properties, address):
-            yield found
-        by_id = partitioned_by_id(properties, str(address))
-        items = Items(proxy, str(address), Failover(proxy), partitioned_by_id=by_id)
-        yield await check_rights(CosmosStore(items, DocumentIds(prefix)))
-        for found in await _prefixes(items, prefix):
-            yield found
-        for found in await _leases(items, prefix, IN_DOCUMENTS[address.mode]):
-            yield found
+        async with open_container_of(client, address) as (container, names):
+            for found in _container(container):
+                yield found
+            items = Items(container)
+            yield await check_rights(CosmosStore(items, names))
+            for found in await _prefixes(items, names.prefix):
+                yield found
+            for found in await _leases(items, names.prefix, IN_DOCUMENTS[address.mode]):
+                yield found
     # Both addresses have a mode; where they differ, .NET would misread the leases.
     differ = (_ALL_VERSIONS in feed) != (_ALL_VERSIONS in at.place)
     if differ and feed.startswith("cosmos"):
@@ -72,7 +61,7 @@ async def check(at: Address, options: OpenOptions, *, feed: str) -> AsyncIterato
 async def _account(client: CosmosClient, address: CosmosAddress) -> list[Diagnostic]:
     connection = client.client_connection
     before = time.time()
-    with translate_errors(str(address)):
+    with OF_STORES.errors(str(address)):
         account = await connection.GetDatabaseAccount()
     between = (before + time.time()) / 2
     headers = connection.last_response_headers  # ours: nothing else is asked meanwhile
@@ -124,9 +113,10 @@ def clock_findings(headers: Mapping[str, str], here: float) -> Iterator[Diagnost
         yield fine("clock", "the clock of this machine agrees with the server's")
 
 
-def _container(properties: Mapping[str, Any], address: CosmosAddress) -> Iterator[Diagnostic]:
+def _container(container: Container) -> Iterator[Diagnostic]:
+    properties = container.properties
     (path, *_) = properties["partitionKey"]["paths"]
-    yield fine("container", f"{address} is there, by {path}")
+    yield fine("container", f"{container.where} is there, by {path}")
     if properties.get("defaultTtl") is None:
         yield warning(
             "time to live",

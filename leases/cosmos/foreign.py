@@ -19,6 +19,7 @@ from changefeed.leases.cosmos import documents
 from changefeed.leases.cosmos.opening import IN_DOCUMENTS
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreRefused
+from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.opening import lease_address, open_container_at
 
 _ALL = "SELECT * FROM c WHERE STARTSWITH(c.id, @begin)"
@@ -32,11 +33,11 @@ def may_be_alive(lease: Lease, *, now: float, expiration: float) -> bool:
 async def read_foreign(scheme: str, place: str, access: CosmosAccess) -> list[Lease]:
     """Read the leases at an address, of any version. Nothing there is changed."""
     mode = IN_DOCUMENTS[lease_address(scheme, place).mode]
-    async with open_container_at(scheme, place, access) as opened:
-        found = await opened.items.query(_ALL, begin=opened.names.leases)
+    async with open_container_at(scheme, place, access) as (container, names):
+        found = await Items(container).query(_ALL, begin=names.leases)
     if not found:
         raise StoreRefused(
-            f"{opened.where} has no leases under the prefix {opened.names.prefix!r}: "
+            f"{container.where} has no leases under the prefix {names.prefix!r}: "
             "changefeed doctor lists the prefixes that it has"
         )
     for document in found:

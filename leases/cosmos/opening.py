@@ -10,18 +10,17 @@ from azure.cosmos.aio import ContainerProxy
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import Mode
-from changefeed.feeds.cosmos.client import require_async
-from changefeed.feeds.cosmos.failover import Failover
+from changefeed.feeds.cosmos.client import Container, require_async
 from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.cosmos.documents import FULL_FIDELITY, INCREMENTAL
 from changefeed.runtime.backends import Address
-from changefeed.stores.cosmos.errors import translate_errors
+from changefeed.stores.cosmos.document_ids import DocumentIds
+from changefeed.stores.cosmos.errors import OF_STORES
+from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.opening import (
-    RecordContainer,
     lease_address,
     open_container_at,
-    opened_over,
     prefix_of_processor,
     refuse_for_ids,
 )
@@ -38,8 +37,8 @@ async def open_leases(at: Address, options: OpenOptions) -> AsyncIterator[Cosmos
     """Open them. With ``options.only_look``, leases that cannot be shared are shown."""
     mode = lease_address(at.scheme, at.place).mode
     opening = open_container_at(at.scheme, at.place, options.cosmos, create=options.create)
-    async with opening as opened:
-        yield _leases_in(opened, mode, only_look=options.only_look)
+    async with opening as (container, names):
+        yield _leases_in(container, names, mode, only_look=options.only_look)
 
 
 @asynccontextmanager
@@ -52,20 +51,21 @@ async def leases_over(
     Raise ``StoreRefused`` if the container cannot be used, and ``StoreUnavailable``.
     """
     refuse_for_ids("processor_name", processor)
-    with translate_errors("the container of leases"):
-        where = require_async(container)
-    async with Failover.opened(container) as failover:
-        with translate_errors(where):
+    with OF_STORES.errors("the container of leases"):
+        require_async(container)
+    async with Container.opened(container, OF_STORES) as opened:
+        with OF_STORES.errors(opened.where):
             prefix = await prefix_of_processor(processor, feed, container)
-            opened = await opened_over(container, failover, where, prefix)
-        yield _leases_in(opened, mode)
+        yield _leases_in(opened, DocumentIds(prefix), mode)
 
 
-def _leases_in(opened: RecordContainer, mode: Mode, *, only_look: bool = False) -> CosmosLeases:
+def _leases_in(
+    container: Container, names: DocumentIds, mode: Mode, *, only_look: bool = False
+) -> CosmosLeases:
     return CosmosLeases(
-        opened.items,
-        opened.names,
+        Items(container),
+        names,
         mode=IN_DOCUMENTS[mode],
         only_look=only_look,
-        changes=LeaseChanges(opened),
+        changes=LeaseChanges(container),
     )

@@ -28,7 +28,6 @@ from changefeed.runtime.secret import Secret
 
 CREDENTIALS: Final = {
     "accessKey": "key",
-    "secretConnectionString": "connection_string",
     "token": "token",
     "tenantId": "tenant_id",
     "clientId": "client_id",

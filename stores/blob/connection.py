@@ -1,7 +1,7 @@
 """A client for one container of blobs, made from an address and its secrets."""
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -25,6 +25,8 @@ _OPTIONS: dict[str, Any] = {
     "read_timeout": 30,
     "user_agent": "changefeed-host",
 }
+_KEY, _SIGNATURE = "ACCOUNTKEY", "SHAREDACCESSSIGNATURE"
+_OF_STRING = (_KEY, _SIGNATURE, "ACCOUNTNAME", "BLOBENDPOINT")
 
 
 class BlobSettings(HasSecrets):
@@ -34,9 +36,8 @@ class BlobSettings(HasSecrets):
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     key: SecretStr | None = None
-    """A key of the storage account, or a shared access signature."""
-    connection_string: SecretStr | None = None
-    """May say where the account is, for addresses like ``blob:///CONTAINER/PREFIX``."""
+    """A key of the storage account, a shared access signature, or a connection string, which
+    may say where the account is, for addresses like ``blob:///CONTAINER/PREFIX``."""
 
 
 @asynccontextmanager
@@ -65,37 +66,33 @@ async def _client(
     address: BlobAddress, given: BlobSettings, stack: AsyncExitStack
 ) -> ContainerClient:
     options = {**_OPTIONS, "raw_response_hook": partial(check_answer, str(address))}
-    key, connection_string = given.secret_of("key"), given.secret_of("connection_string")
-    if connection_string is not None:
-        opener = _Opener(connection_string.within(_key_in))
-        named = opener.of(
-            ContainerClient.from_connection_string(
-                connection_string.current(),
-                address.container,
-                credential=opener.signature,
-                raw_request_hook=opener.renew,
-                **options,
-            )
-        )
-        # The address decides where leases are; the string opens it.
-        if not address.endpoint or _account_url(named) == address.endpoint:
-            return named
+    secret = given.secret_of("key")
+    is_string = secret is not None and bool(_named(secret.current()))
+    if not address.endpoint and not is_string:
         raise StoreRefused(
-            f"{address}: the connection string is for {_account_url(named)}; name the same "
-            "account in both, or leave it out of the address (blob:///CONTAINER/PREFIX)"
-        )
-    if not address.endpoint:
-        raise StoreRefused(
-            "an address without an account needs CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING"
+            "an address without an account needs a connection string: set "
+            "CHANGEFEED_BACKENDS__BLOB__KEY to one"
         )
     place = (address.endpoint, address.container)
-    if key is None:
+    if secret is None:
         identity = await stack.enter_async_context(_identity())
         return ContainerClient(*place, credential=identity, **options)
-    opener = _Opener(key.within(_checked))
-    credential: Any = opener.signature or opener.key
-    return opener.of(
-        ContainerClient(*place, credential=credential, raw_request_hook=opener.renew, **options)
+    opener = _Opener(secret.within(_key_in))
+    options["raw_request_hook"] = opener.renew
+    if not is_string:
+        credential: Any = opener.signature or opener.key
+        return opener.of(ContainerClient(*place, credential=credential, **options))
+    named = opener.of(
+        ContainerClient.from_connection_string(
+            secret.current(), address.container, credential=opener.signature, **options
+        )
+    )
+    # The address decides where leases are; the string opens it.
+    if not address.endpoint or _account_url(named) == address.endpoint:
+        return named
+    raise StoreRefused(
+        f"{address}: the connection string is for {_account_url(named)}; name the same "
+        "account in both, or leave it out of the address (blob:///CONTAINER/PREFIX)"
     )
 
 
@@ -127,18 +124,22 @@ def _is_signature(key: str) -> bool:
     return "&" in key
 
 
-def _checked(key: str) -> str:
-    """Return a key or signature as the client takes it. Raise ``ValueError``."""
+def _named(secret: str) -> Mapping[str, str]:
+    """Return the parts of a connection string by their names; none, of a key or signature."""
+    parts = (x.partition("=") for x in secret.split(";"))
+    named = {name.strip().upper(): value.strip() for name, _, value in parts}
+    return {} if named.keys().isdisjoint(_OF_STRING) else named
+
+
+def _key_in(secret: str) -> str:
+    """Return a key or signature as the client takes it, also from a connection string, which
+    has none for an emulator. Raise ``ValueError``.
+    """
+    named = _named(secret)
+    key = named.get(_KEY) or named.get(_SIGNATURE) or "" if named else secret
     if not _is_signature(key):
         base64.b64decode(key, validate=True)
     return key.removeprefix("?")
-
-
-def _key_in(connection_string: str) -> str:
-    """Return the key or signature in a connection string; none opens an emulator."""
-    parts = (x.partition("=") for x in connection_string.split(";"))
-    named = {name.strip().upper(): value.strip() for name, _, value in parts}
-    return _checked(named.get("ACCOUNTKEY") or named.get("SHAREDACCESSSIGNATURE") or "")
 
 
 def _account_url(client: ContainerClient) -> str:
@@ -151,8 +152,8 @@ async def _identity() -> AsyncIterator[Any]:
         from azure.identity.aio import DefaultAzureCredential  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise StoreRefused(
-            "there is no key (CHANGEFEED_BACKENDS__BLOB__KEY) and no connection string, and "
-            "for an Azure identity a package is missing: pip install 'changefeed-host[azure]'"
+            "there is no key (CHANGEFEED_BACKENDS__BLOB__KEY), and for an Azure identity a "
+            "package is missing: pip install 'changefeed-host[azure]'"
         ) from error
     async with DefaultAzureCredential() as credential:
         yield credential

@@ -23,11 +23,10 @@ _MAY_PASS = frozenset({408, 429, 500, 502, 503, 504})
 _NO_CONTAINER = "ContainerNotFound"
 _BEING_DELETED = "ContainerBeingDeleted"
 _ADVICE: Mapping[int, str] = {
-    401: "check CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING or CHANGEFEED_BACKENDS__BLOB__KEY "
-    "and the clock of this machine",
+    401: "check CHANGEFEED_BACKENDS__BLOB__KEY and the clock of this machine",
     403: "this identity or key may not do that: give it the role 'Storage Blob Data "
-    "Contributor' on the container, check CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING or "
-    "CHANGEFEED_BACKENDS__BLOB__KEY, and look at the account's firewall",
+    "Contributor' on the container, check CHANGEFEED_BACKENDS__BLOB__KEY, and look at the "
+    "account's firewall",
     404: "there is no such container: check the name, or let a host create it (of "
     "leases with --set=leases.create=true)",
     409: "the account does not take this write; is the container immutable (WORM), or is a "
@@ -75,7 +74,7 @@ def _answered(error: HttpResponseError, where: str) -> StoreError:
     if not status:
         return StoreRefused(
             f"{text}. Sign in (az login), or give this machine a managed identity; or set "
-            "CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING"
+            "CHANGEFEED_BACKENDS__BLOB__KEY"
         )
     refused = StoreMissing if code == _NO_CONTAINER else StoreRefused
     return refused(f"{text}; {_ADVICE.get(status, 'asking again cannot help')}")

@@ -7,18 +7,17 @@ change is ``StoreRefused``, with advice.
 from changefeed.feeds.cosmos.errors import Translator
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 
-translate_errors = Translator(
+OF_STORES = Translator(
     unavailable=StoreUnavailable,
     refused=StoreRefused,
     missing=StoreMissing,
     advice={
         400: "the request was refused; is this endpoint a Cosmos DB for NoSQL?",
-        401: "the key is wrong, or the clock of this machine: check CHANGEFEED_COSMOS__KEY (or "
-        "CHANGEFEED_COSMOS__CONNECTION_STRING)",
+        401: "the key is wrong, or the clock of this machine: check CHANGEFEED_COSMOS__KEY",
         403: "this identity may not do that: give it the role 'Cosmos DB Built-in Data "
         "Contributor' on the account, and look at the account's firewall. Databases and "
         "containers can be created with a key only",
         404: "there is no such database or container: check the names, or let a host "
         "create the container (of leases with --set=leases.create=true)",
     },
-).errors
+)

@@ -13,20 +13,19 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 from azure.core import MatchConditions
 from azure.core.pipeline import PipelineRequest
-from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from changefeed.feeds.cosmos.answers import Answer
-from changefeed.feeds.cosmos.client import forget_deleted
-from changefeed.feeds.cosmos.failover import Failover
+from changefeed.feeds.cosmos.client import Container, forget_deleted
 from changefeed.feeds.cosmos.repeating import (
     ANSWER,
     CONDITION,
     RepeatedRequests,
     SignedRequest,
 )
+from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.bounded import CallLimits
-from changefeed.stores.cosmos.errors import translate_errors
+from changefeed.stores.cosmos.errors import OF_STORES
 from changefeed.stores.kinds import LEASES
 
 Document: TypeAlias = dict[str, Any]
@@ -38,6 +37,7 @@ _AS_MUCH_AS_FITS = -1
 
 _MAX_ETAG = 256
 _MADE = (200, 204)
+_KEYS = ("/id", "/partitionKey")
 _SESSION = "x-ms-session-token"
 _MAX_OPERATIONS = 10  # the service refuses more in one partial update
 
@@ -45,22 +45,21 @@ _MAX_OPERATIONS = 10  # the service refuses more in one partial update
 class Items:
     """See the module. ``partitioned_by_id``: the partition key is ``/id``; else it is
     ``/partitionKey``, which repeats the id in what is written here. Other processors may have
-    given their leases keys of their own: those are kept, and learned from what is read.
+    given their leases keys of their own: those are kept, and learned from what is read. A
+    container with another partition key is refused when this is made.
 
     A write that names an etag is refused where the item has another one, or is not there:
     then it returns ``None``. Every call may raise ``StoreUnavailable`` and ``StoreRefused``.
     """
 
-    def __init__(
-        self, proxy: ContainerProxy, where: str, failover: Failover, *, partitioned_by_id: bool
-    ) -> None:
-        self._proxy = proxy
-        self._where = where
-        self._failover = failover
-        self.partitioned_by_id = partitioned_by_id
+    def __init__(self, container: Container) -> None:
+        self._proxy = container.proxy
+        self._where = container.where
+        self._failover = container.failover
+        self.partitioned_by_id = _is_partitioned_by_id(container)
         self._keys: dict[str, str] = {}  # of items whose key is not their id
         self._bounds: CallLimits | None = None
-        self._repeated = RepeatedRequests[str](failover)
+        self._repeated = RepeatedRequests[str](container.failover)
 
     def bounded(self, bounds: CallLimits) -> "Items":
         """Return the same, asked within bounds."""
@@ -225,7 +224,7 @@ class Items:
         """
 
         async def answered() -> T | None:
-            with translate_errors(self._where):
+            with OF_STORES.errors(self._where):
                 try:
                     return await self._following(call)
                 except CosmosHttpResponseError as error:
@@ -256,6 +255,17 @@ class Items:
 _NOT_THERE, _IS_THERE, _MOVED = (404,), (409,), (404, 412)
 _ANOTHER_CONTAINER = ((404, 1002), (404, 1003), (400, 1024))
 _NOT_ABOUT_THE_ITEM = (1002, 1003)  # no session to read in; no such container
+
+
+def _is_partitioned_by_id(container: Container) -> bool:
+    paths = container.properties["partitionKey"].get("paths") or ["none"]
+    if len(paths) != 1 or paths[0] not in _KEYS:
+        raise StoreRefused(
+            f"{container.where} has the partition key {', '.join(paths)}, and leases need /id "
+            "(or /partitionKey): make another container for them, e.g. by naming a new one "
+            "with --set=leases.create=true"
+        )
+    return bool(paths[0] == "/id")
 
 
 def _is_made(answer: Answer) -> bool:

@@ -10,8 +10,7 @@
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from azure.cosmos import PartitionKey
@@ -23,17 +22,20 @@ from changefeed.feeds.cosmos.address import (
     AddressWrong,
     CosmosAccess,
     CosmosAddress,
-    account_of,
     read_address,
 )
-from changefeed.feeds.cosmos.client import LEASE_OPTIONS, client_of, hosts_of
-from changefeed.feeds.cosmos.errors import no_account
-from changefeed.feeds.cosmos.failover import Failover
+from changefeed.feeds.cosmos.client import (
+    LEASE_OPTIONS,
+    Container,
+    connect,
+    container_of,
+    hosts_of,
+)
 from changefeed.runtime.backends import Address
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.backend import StoreBackend
 from changefeed.stores.cosmos.document_ids import DocumentIds, processor_prefix
-from changefeed.stores.cosmos.errors import translate_errors
+from changefeed.stores.cosmos.errors import OF_STORES
 from changefeed.stores.cosmos.items import Items
 from changefeed.stores.cosmos.store import CosmosStore
 
@@ -41,7 +43,6 @@ _IN_NO_ID = re.compile(r"[/\\?#\x00-\x1f]")
 _ANY = "SELECT TOP 1 c.id FROM c WHERE STARTSWITH(c.id, @begin)"
 OPTIONS = ("prefix", "processor", "feed", "mode")
 DEFAULT_PREFIX = "changefeed"
-KEYS = ("/id", "/partitionKey")
 
 INDEXING: dict[str, Any] = {
     # Ids are always indexed, and nothing else is asked for.
@@ -52,63 +53,37 @@ INDEXING: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordContainer:
-    """A container that was found to be fit for records."""
-
-    where: str
-    """What messages call it."""
-    items: Items
-    names: DocumentIds
-    proxy: ContainerProxy
-    failover: Failover
-    properties: Any
-
-
 @asynccontextmanager
 async def _open(at: Address, options: OpenOptions) -> AsyncIterator[CosmosStore]:
     """Open the records of a fleet beside its leases, or without any."""
     opening = open_container_at(at.scheme, at.place, options.cosmos, create=options.create)
-    async with opening as opened:
-        yield CosmosStore(opened.items, opened.names)
+    async with opening as (container, names):
+        yield CosmosStore(Items(container), names)
 
 
 @asynccontextmanager
 async def open_container_at(
     scheme: str, place: str, access: CosmosAccess, *, create: bool = False
-) -> AsyncIterator[RecordContainer]:
+) -> AsyncIterator[tuple[Container, DocumentIds]]:
     """Open the container at an address. Raise ``StoreRefused`` if it cannot be used."""
     address = lease_address(scheme, place)
-    async with connect(address, access) as client:
-        proxy = container_of(client, address)
-        async with Failover.opened(proxy) as failover:
-            with translate_errors(str(address)):
-                if create:
-                    await create_container(client, address)
-                prefix = await prefix_of(client, address, proxy)
-                opened = await opened_over(proxy, failover, str(address), prefix)
+    async with connect(address, access, OF_STORES, **LEASE_OPTIONS) as client:
+        if create:
+            with OF_STORES.errors(str(address)):
+                await create_container(client, address)
+        async with open_container_of(client, address) as opened:
             yield opened
 
 
-async def opened_over(
-    proxy: ContainerProxy, failover: Failover, where: str, prefix: str
-) -> RecordContainer:
-    """Look whether a container is fit for records under a prefix; ``where`` names it.
-
-    Raise ``StoreRefused`` if it is not, and what its client raises.
-    """
-    properties = await proxy.read()
-    if "_rid" not in properties:
-        raise StoreUnavailable(no_account(where, "no properties"))
-    by_id = partitioned_by_id(properties, where)
-    return RecordContainer(
-        where=where,
-        items=Items(proxy, where, failover, partitioned_by_id=by_id),
-        names=DocumentIds(prefix),
-        proxy=proxy,
-        failover=failover,
-        properties=properties,
-    )
+@asynccontextmanager
+async def open_container_of(
+    client: CosmosClient, address: CosmosAddress
+) -> AsyncIterator[tuple[Container, DocumentIds]]:
+    """Open the container at an address of the account of a client."""
+    async with Container.opened(container_of(client, address), OF_STORES) as container:
+        with OF_STORES.errors(container.where):
+            prefix = await prefix_of(client, address, container.proxy)
+        yield container, DocumentIds(prefix)
 
 
 def lease_address(scheme: str, place: str) -> CosmosAddress:
@@ -117,21 +92,6 @@ def lease_address(scheme: str, place: str) -> CosmosAddress:
         return read_address(scheme, place, known=OPTIONS)
     except AddressWrong as error:
         raise StoreRefused(str(error)) from error
-
-
-@asynccontextmanager
-async def connect(address: CosmosAddress, access: CosmosAccess) -> AsyncIterator[CosmosClient]:
-    """Open a client as long as the block lasts; it has spoken to the account by then."""
-    async with AsyncExitStack() as stack:
-        with translate_errors(address.endpoint or str(address)):
-            account = account_of(address, access)
-            opening = client_of(account, **LEASE_OPTIONS)
-            client = await stack.enter_async_context(opening)
-        yield client
-
-
-def container_of(client: CosmosClient, address: CosmosAddress) -> ContainerProxy:
-    return client.get_database_client(address.database).get_container_client(address.container)
 
 
 async def create_container(client: CosmosClient, address: CosmosAddress) -> None:
@@ -159,18 +119,6 @@ async def _create_database(client: CosmosClient, name: str) -> None:
     except CosmosResourceNotFoundError:
         with suppress(CosmosResourceExistsError):
             await client.create_database(name)
-
-
-def partitioned_by_id(properties: Any, where: str) -> bool:
-    """Return whether it is ``/id``, not ``/partitionKey``; else raise ``StoreRefused``."""
-    paths = properties.get("partitionKey", {}).get("paths") or ["none"]
-    if len(paths) != 1 or paths[0] not in KEYS:
-        raise StoreRefused(
-            f"{where} has the partition key {', '.join(paths)}, and leases need /id (or "
-            "/partitionKey): make another container for them, e.g. by naming a new one "
-            "with --set=leases.create=true"
-        )
-    return bool(paths[0] == "/id")
 
 
 async def prefix_of(

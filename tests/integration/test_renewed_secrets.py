@@ -68,13 +68,12 @@ def file(tmp_path: Path) -> Kept:
     return Kept(tmp_path / "secret")
 
 
-@pytest.mark.parametrize("kind", ["KEY", "CONNECTION_STRING"])
-async def test_the_key_to_an_account_of_cosmos(file: Kept, kind: str) -> None:
-    form = "{}" if kind == "KEY" else f"AccountEndpoint=http://{HERE}:{{port}}/;AccountKey={{}}"
+@pytest.mark.parametrize("form", ["{}", "AccountEndpoint=http://{here}/;AccountKey={}"])
+async def test_the_key_to_an_account_of_cosmos(file: Kept, form: str) -> None:
     emulator = EmulatorSettings(port=free_port(), data=file.path.with_name("account"))
-    text = form.replace("{port}", str(emulator.port))
+    text = form.replace("{here}", f"{HERE}:{emulator.port}")
     file.holds(text.format(DEVELOPMENT_KEY))
-    access = CosmosAccess.of({f"CHANGEFEED_COSMOS__{kind}_FILE": file.name})
+    access = CosmosAccess.of({"CHANGEFEED_COSMOS__KEY_FILE": file.name})
     options = OpenOptions(create=True, cosmos=access)
     async with contextlib.AsyncExitStack() as stack:
         async with running(emulator) as url, hand(url):
@@ -142,7 +141,7 @@ class TwoKeys(Azurite):
 async def test_the_key_to_an_account_of_blobs(file: Kept, kind: str) -> None:
     with own(TwoKeys) as server:
         file.holds(getattr(server, kind))
-        options = OpenOptions(create=True, backends={"blob": {f"{kind}_file": file.name}})
+        options = OpenOptions(create=True, backends={"blob": {"key_file": file.name}})
         async with open_container(f"blob+{server.endpoint}/leases/p", options) as leases:
             server.stop()
             server.key = DEVELOPMENT_KEY

@@ -199,7 +199,7 @@ async def test_blobs_of_an_unknown_authority_end_a_host_with_advice_that_helps(
     authority: Authority, tmp_path: Path
 ) -> None:
     with azurite_over_tls(authority) as text:
-        env = {"CHANGEFEED_BACKENDS__BLOB__CONNECTION_STRING": text}
+        env = {"CHANGEFEED_BACKENDS__BLOB__KEY": text}
         said = ends_with_2(tmp_path, "blob:///leases/a", **env)
         assert "its certificate is not trusted" in said
         assert "SSL_CERT_FILE" in said

@@ -8,8 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from changefeed.feeds.cosmos import errors
 from changefeed.feeds.cosmos import feed as feed_module
-from changefeed.feeds.cosmos import requests
 from changefeed.feeds.cosmos.address import CosmosAccess, CosmosAddress
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.feed import CosmosFeed
@@ -87,7 +87,7 @@ async def test_what_passes_by_itself_may_be_asked_again_and_is_asked_a_few_times
 async def test_a_write_region_that_moves_is_no_reason_to_die(
     world: CosmosWorld, operation: str, substatus: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "TIMEOUT", 1.0)
+    monkeypatch.setattr(errors, "TIMEOUT", 1.0)
     async with world.feed() as feed:
         await world.fault(effect="error", operation=operation, status=403, substatus=substatus)
         ask = (
@@ -118,7 +118,7 @@ async def test_a_stalled_answer_is_given_up_in_time_and_the_next_one_is_read(
     world: CosmosWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.put("a")
-    monkeypatch.setattr(requests, "TIMEOUT", 0.4)
+    monkeypatch.setattr(errors, "TIMEOUT", 0.4)
     async with world.feed() as feed:
         await world.fault(effect="delay", operation="change_feed", seconds=300, times=1)
         begun = time.monotonic()

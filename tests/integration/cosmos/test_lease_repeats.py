@@ -11,9 +11,9 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed.feeds.cosmos import repeating
 from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.client import Container
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.stores.cosmos.items import Items
-from changefeed.stores.cosmos.opening import opened_over
 from cosmos_emulator.settings import DEVELOPMENT_KEY
 from tests.support.cosmos_feeds import SESSION, CosmosWorld, Seeing, let_watch
 
@@ -24,10 +24,11 @@ async def seen_items(world: CosmosWorld, **options: Any) -> AsyncIterator[tuple[
     seeing = Seeing()
     async with CosmosClient(world.url, DEVELOPMENT_KEY, transport=seeing, **options) as client:
         database = client.get_database_client("d")
-        container = await database.create_container_if_not_exists("l", PartitionKey("/id"))
-        change = container.patch_item
-        with patch.object(container, change.__name__, side_effect=change) as seeing.by_client:
-            items = (await opened_over(container, Failover(container), "l", "p")).items
+        proxy = await database.create_container_if_not_exists("l", PartitionKey("/id"))
+        change = proxy.patch_item
+        with patch.object(proxy, change.__name__, side_effect=change) as seeing.by_client:
+            failover, properties = Failover(proxy), await proxy.read()
+            items = Items(Container(where="l", failover=failover, properties=properties))
             if await items.read("l") is None:
                 await items.create({"id": "l", "n": -1})
             yield items, seeing

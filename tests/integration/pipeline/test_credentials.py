@@ -51,7 +51,7 @@ def test_a_secret_opens_an_account_and_is_in_nothing_that_is_printed(tmp_path: P
         string = f"AccountEndpoint={account.url};AccountKey="
         right = {
             "key": {"accessKey": KEY},
-            "connection string": {"secretConnectionString": string + KEY},
+            "connection string": {"accessKey": string + KEY},
             "token": {"token": token(KEY)},
         }
         wrong = {

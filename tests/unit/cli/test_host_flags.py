@@ -283,7 +283,7 @@ def test_secrets_of_cosmos_are_taken_from_the_environment_and_shown_nowhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHANGEFEED_COSMOS__KEY", "c2VjcmV0")
-    monkeypatch.setenv("CHANGEFEED_COSMOS__CONNECTION_STRING", "")
+    monkeypatch.setenv("CHANGEFEED_COSMOS__TOKEN", "")
     settings = HostFlags().settings()
     assert settings.cosmos.access == CosmosAccess(key=Secret.of("c2VjcmV0"))
     assert "c2VjcmV0" not in repr(settings) + str(settings) + settings.model_dump_json()

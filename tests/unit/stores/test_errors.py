@@ -16,7 +16,7 @@ from changefeed.feeds.cosmos.errors import Translator
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.blob.errors import translate_errors as of_blob
-from changefeed.stores.cosmos.errors import translate_errors as of_cosmos
+from changefeed.stores.cosmos.errors import OF_STORES
 from changefeed.stores.postgres.errors import translate_errors as of_postgres
 from changefeed.stores.redis.errors import translate_errors as of_redis
 
@@ -27,7 +27,7 @@ CLIENTS = [
     pytest.param(of_redis, RedisConnectionError("no"), id="redis"),
     pytest.param(of_redis, RedisClusterException("no"), id="redis-cluster"),
     pytest.param(of_blob, ServiceRequestError("no"), id="blob"),
-    pytest.param(of_cosmos, ServiceRequestError("no"), id="cosmos"),
+    pytest.param(OF_STORES.errors, ServiceRequestError("no"), id="cosmos"),
     pytest.param(of_feed, ServiceRequestError("no"), id="cosmos-feed"),
 ]
 

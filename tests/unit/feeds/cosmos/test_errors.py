@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
-from changefeed.feeds.cosmos.errors import ErrorAnswer, Translator
+from changefeed.feeds.cosmos.client import Container
+from changefeed.feeds.cosmos.errors import ErrorAnswer
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.requests import OF_READERS, Requests
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
-from changefeed.stores.cosmos.errors import translate_errors
-
-TRANSLATOR = Translator(
-    unavailable=FeedUnavailable, refused=FeedRefused, advice={404: "create it"}
-)
+from changefeed.stores.cosmos.errors import OF_STORES
 
 
 @pytest.mark.parametrize(
@@ -41,8 +38,8 @@ def test_what_may_pass_is_told_from_what_a_person_has_to_change(
 ) -> None:
     problem = ErrorAnswer(status=status, substatus=substatus)
     assert problem.may_pass == passes
-    kind = FeedUnavailable if passes else FeedRefused
-    assert type(TRANSLATOR.error("here", problem)) is kind
+    kind = StoreUnavailable if passes else StoreRefused
+    assert isinstance(OF_STORES.error("here", problem), kind)
 
 
 NO_HANDLES = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many")]
@@ -53,14 +50,14 @@ UNANSWERED = [*NO_HANDLES, ServiceRequestError("Too many open files"), Recursion
 async def test_no_answer_and_no_file_handles_are_waited_for(error: Exception) -> None:
     with pytest.raises(FeedUnavailable), OF_READERS.errors("here"):
         raise error
-    with pytest.raises(StoreUnavailable), translate_errors("here"):
+    with pytest.raises(StoreUnavailable), OF_STORES.errors("here"):
         raise error
 
 
 async def test_an_identity_that_is_not_accepted_is_refused_with_advice() -> None:
     with pytest.raises(FeedRefused, match="az login"), OF_READERS.errors("here"):
         raise ClientAuthenticationError("none")
-    with pytest.raises(StoreRefused, match="az login"), translate_errors("here"):
+    with pytest.raises(StoreRefused, match="az login"), OF_STORES.errors("here"):
         raise ClientAuthenticationError("none")
 
 
@@ -72,6 +69,6 @@ async def test_a_list_of_ranges_that_is_none_is_no_answer_of_an_account() -> Non
 
     container: Any = SimpleNamespace(read_feed_ranges=listed)
     properties = {"_rid": "rid", "partitionKey": {"paths": ["/pk"]}}
-    requests = Requests(Failover(container), properties, where="here")
+    opened = Container(where="here", failover=Failover(container), properties=properties)
     with pytest.raises(FeedUnavailable, match="here: the server is not a Cosmos DB account"):
-        await requests.look()
+        await Requests(opened).look()

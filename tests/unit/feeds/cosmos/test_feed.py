@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.cosmos.answers import Answer
+from changefeed.feeds.cosmos.client import Container
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
@@ -29,9 +30,9 @@ class Saying(Requests):
     answer: Answer
 
     def __init__(self) -> None:
-        container = cast("ContainerProxy", None)
+        failover = Failover(cast("ContainerProxy", None))
         properties = {"_rid": OURS, "partitionKey": {"paths": ["/pk"], "version": 2}}
-        super().__init__(Failover(container), properties, where="d/c")
+        super().__init__(Container(where="d/c", failover=failover, properties=properties))
         self.topology = Topology.of([FeedRange(id=ZERO, low="", high="FF")])
 
     async def changes(self, *_: object, **query: Any) -> Answer:
