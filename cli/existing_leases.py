@@ -1,9 +1,10 @@
 """Leases that are there already: to look at them, or to change them, must not make any."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from changefeed.cli.exit_codes import print_error
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed
@@ -92,3 +93,13 @@ def will_be_made(missing: StoreMissing, settings: Settings) -> bool:
 def fleet_watch(settings: Settings) -> FleetWatch:
     """Return what tells the hosts of a fleet that live from those that are dead."""
     return FleetWatch(settings.leases.timing)
+
+
+def say_watched(settings: Settings) -> Callable[[Sequence[str]], None]:
+    """Return what says that a command waits for signs of life of these hosts."""
+    longest = settings.leases.expiration
+
+    def say(hosts: Sequence[str]) -> None:
+        print_error(f"watching whether {', '.join(hosts)} lives, for up to {longest:g} s")
+
+    return say

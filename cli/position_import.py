@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from changefeed.cli.existing_leases import fleet_watch, leases_if_any
+from changefeed.cli.existing_leases import fleet_watch, leases_if_any, say_watched
 from changefeed.cli.exit_codes import print_error
 from changefeed.cli.io.position_files import read_positions
 from changefeed.cli.io.report import say, show
@@ -124,15 +124,11 @@ def _question(steps: Sequence[LeaseRestore]) -> str:
 
 
 async def _refuse_while_hosts_live(container: LeaseContainer, settings: Settings) -> None:
-    def say(names: Sequence[str]) -> None:
-        print_error(
-            f"watching whether {', '.join(names)} lives, for up to "
-            f"{settings.leases.expiration:g} s"
-        )
-
-    living = await living_hosts(container, fleet_watch(settings), watching=say)
+    living = await living_hosts(
+        container, fleet_watch(settings), watching=say_watched(settings)
+    )
     if living:
-        raise UserError(f"{', '.join(living)} lives: stop all hosts of the fleet first")
+        raise UserError(f"{', '.join(sorted(living))} lives: stop all hosts of the fleet first")
 
 
 async def _carry_out(container: LeaseContainer, steps: Sequence[LeaseRestore]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from changefeed.cli.existing_leases import existing_leases, fleet_watch
+from changefeed.cli.existing_leases import existing_leases, fleet_watch, say_watched
 from changefeed.cli.exit_codes import print_error
 from changefeed.cli.io.report import say, show
 from changefeed.cli.io.standard_input import confirmed
@@ -48,7 +48,12 @@ async def reset(
             await require_feed(container, feed.identity)
         chosen = _choose(await container.list(), names)
         if not dry_run:
-            await _refuse_in_use(container, settings, chosen)
+            await refuse_in_use(
+                container,
+                {x.range_id for x in chosen},
+                fleet_watch(settings),
+                watching=say_watched(settings),
+            )
         moves = await planned_moves(feed, container, chosen, to)
         show(_table(moves))
         if dry_run:
@@ -69,18 +74,6 @@ def _choose(leases: Sequence[Lease], names: Sequence[str]) -> list[Lease]:
     if ended:
         print_error(f"left out, and not read again, as they have ended: {', '.join(ended)}")
     return sorted((x for x in leases if not x.ended), key=lambda x: x.range_id)
-
-
-async def _refuse_in_use(
-    container: LeaseContainer, settings: Settings, chosen: Sequence[Lease]
-) -> None:
-    owners = sorted({x.owner for x in chosen if x.owner is not None and x.paused is None})
-    if owners:
-        print_error(
-            f"watching whether {', '.join(owners)} lives, for up to "
-            f"{settings.leases.expiration:g} s"
-        )
-    await refuse_in_use(container, {x.range_id for x in chosen}, fleet_watch(settings))
 
 
 async def _carry_out(container: LeaseContainer, moves: Sequence[PositionMove]) -> bool:

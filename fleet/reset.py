@@ -24,7 +24,7 @@ from changefeed.feeds.feed import (
     RangeId,
 )
 from changefeed.feeds.starts import start_in
-from changefeed.fleet.liveness import first_signs
+from changefeed.fleet.liveness import living_hosts
 from changefeed.fleet.phrases import Outcome, repeats
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
@@ -88,18 +88,20 @@ async def refuse_in_use(
     ranges: Collection[RangeId],
     watch: FleetWatch,
     *,
+    watching: Callable[[Sequence[str]], None] = lambda _: None,
     wall: Callable[[], float] = time.time,
 ) -> None:
-    """Raise ``UserError`` if a living host owns one of ``ranges`` that is not paused.
-
-    That an owner is dead takes the whole expiration of ``watch`` to see, two renewals if its
-    stamp is very old; that it lives, until its next heartbeat or renewal.
+    """Raise ``UserError`` if a living host owns one of ``ranges`` that is not paused. It takes
+    as long as ``living_hosts``.
     """
 
-    def are_read(leases: Sequence[Lease]) -> list[Lease]:
-        return [x for x in leases if x.range_id in ranges and _is_read(x)]
+    def is_in_use(lease: Lease) -> bool:
+        return lease.range_id in ranges and _is_read(lease)
 
-    for _, name, owner in await first_signs(container, watch, leases=are_read, wall=wall):
+    living = await living_hosts(
+        container, watch, owning=is_in_use, watching=watching, wall=wall
+    )
+    for owner, name in living.items():
         raise _in_use(RangeId(name), owner)
 
 

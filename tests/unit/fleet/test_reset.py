@@ -16,7 +16,7 @@ from changefeed.runtime.errors import UserError
 from changefeed.testing.fleet import Fleet
 from changefeed.testing.proxies import proxied
 from tests.support import make
-from tests.support.looking import lease_in, now, wall
+from tests.support.looking import lease_in
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0 = RangeId("r0")
@@ -68,22 +68,11 @@ async def test_a_position_is_tried_on_the_feed_before_it_is_written() -> None:
         await planned(feed, container, RangeId("r9"), "now")
 
 
-async def test_a_range_of_a_living_host_is_refused_as_soon_as_that_renews() -> None:
-    feed, container = await read_up_to_the_end(10)
-    async with Fleet(feed, container) as fleet:
-        fleet.start("anna")
-        await asyncio.sleep(20)
-        began = now()
-        with pytest.raises(UserError, match="pause the range first"):
-            await refuse_in_use(container, [R0], make.fleet_watch(), wall=wall)
-        assert 0 < now() - began < 11
-
-
 async def test_the_owner_of_a_paused_range_cannot_write_over_the_new_position() -> None:
     feed, container = await read_up_to_the_end(10)
     mine = await container.acquire((await lease_in(container)).taken_by(BETA, Incarnation("1")))
     await container.replace((await lease_in(container)).paused_because("to reset it"))
-    await refuse_in_use(container, [R0], make.fleet_watch())
+    await asyncio.wait_for(refuse_in_use(container, [R0], make.fleet_watch()), 0.1)
     move = await planned(feed, container, R0, "beginning")
     busy = await container.replace((await lease_in(container)).renewed())  # still at it
     await carry_out(container, move)
