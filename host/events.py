@@ -22,7 +22,7 @@ from changefeed.host.activity import Activity
 from changefeed.host.call_watch import Overdue
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.deaths import NO_DEATHS
-from changefeed.leases.health import WaitingKey, one_line
+from changefeed.leases.health import MAX_TEXT, WaitingKey
 from changefeed.leases.lease import HostName, Lease, RangeEnd
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import describe, text_of
@@ -30,6 +30,7 @@ from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Waiting
 from changefeed.observers.observer import CloseReason
 from changefeed.runtime.logs import get_logger
+from changefeed.runtime.printable import one_line
 
 _log = get_logger()
 
@@ -290,10 +291,10 @@ class HostEvents(FailureLog):
         told = None
         if oldest is not None:
             told = WaitingKey(
-                key=one_line(oldest.change.key),
+                key=one_line(oldest.change.key, MAX_TEXT),
                 sequence=oldest.change.sequence,
                 tries=oldest.tries,
-                error=one_line(describe(oldest.error)),
+                error=one_line(describe(oldest.error), MAX_TEXT),
                 next_try=None if outage else self.activity.wall_time_of(oldest.until),
             )
         self.activity.waits(range_id, len(waiting), told)
@@ -340,7 +341,7 @@ class HostEvents(FailureLog):
             range=range_id,
             max_unacknowledged=room,
             waiting=len(keys),
-            keys=[one_line(x) for x in islice(keys, _TOLD_KEYS)],
+            keys=[one_line(x, MAX_TEXT) for x in islice(keys, _TOLD_KEYS)],
             advice="mend why their changes fail, or give them up: changefeed dead-letters park",
         )
 

@@ -3,10 +3,10 @@
 import msgspec
 from msgspec.structs import replace
 
-from changefeed.runtime.printable import printable
+from changefeed.runtime.printable import one_line
 
-_MAX_TEXT = 200
-_LOOKED_AT = 10 * _MAX_TEXT
+MAX_TEXT = 200
+"""Characters of a key, or of an error: they go into every renewal."""
 
 
 class WaitingKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,7 +72,8 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def failed(self, at: float, error: str) -> "RangeHealth":
         """Fail, or fail again. A call that has ended is not stuck."""
         since = at if self.failing_since is None else self.failing_since
-        return replace(self, failing_since=since, stuck_since=None, last_error=one_line(error))
+        line = one_line(error, MAX_TEXT)
+        return replace(self, failing_since=since, stuck_since=None, last_error=line)
 
     def stuck(self, since: float) -> "RangeHealth":
         return replace(self, stuck_since=since)
@@ -83,13 +84,3 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 NOTHING_KNOWN = RangeHealth()
-
-
-def one_line(text: str) -> str:
-    """Return what a lease keeps of any text: one line, cut after 200 characters."""
-    begin = text[:_LOOKED_AT]  # to look at each of millions would hold up the renewals
-    line = " ".join(printable(begin).split())
-    if len(line) > _MAX_TEXT:
-        line = line[: _MAX_TEXT - 1] + "…"
-    assert len(line) <= _MAX_TEXT, f"{len(line)} characters go into every renewal"
-    return line

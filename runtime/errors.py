@@ -15,6 +15,8 @@ An error that is both (``StoreRefused`` is a ``UserError``, too) counts as the f
 import os
 from typing import TypeVar
 
+from changefeed.runtime.printable import one_line
+
 E = TypeVar("E", bound=Exception)
 
 
@@ -73,10 +75,9 @@ def answered(error: E) -> E:
     return error
 
 
-def in_one_line(error: BaseException, longest: int = 300) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return what an error says, or else what it is, without the breaks in it."""
-    said = " ".join((_of_system(error) or str(error)).split())
-    return said[:longest] or type(error).__name__
+    return one_line(_of_system(error) or str(error)) or type(error).__name__
 
 
 def _of_system(error: BaseException | None) -> str:

@@ -19,6 +19,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from changefeed.feeds.cosmos.address import AddressWrong
 from changefeed.runtime.errors import answered, in_one_line
+from changefeed.runtime.printable import one_line
 from changefeed.runtime.tls import SYSTEM_ADVICE, certificate_failure
 
 T = TypeVar("T")
@@ -38,7 +39,6 @@ _MAY_PASS_AS: Final = frozenset(
         (403, 1008),  # the account is moving
     }
 )
-_MAX_TEXT: Final = 300
 _UNREADABLE: Final = (AttributeError, LookupError, TypeError, msgspec.DecodeError, zlib.error)
 """What the client raises where an answer is whole, and not what it should be."""
 
@@ -69,7 +69,7 @@ def problem_of(status: int, headers: Mapping[str, str], message: str) -> ErrorAn
     return ErrorAnswer(
         status=status,
         substatus=int(headers.get("x-ms-substatus") or 0),
-        message=one_line(message),
+        message=_said_in(message),
         retry_after=None if wait is None else float(wait) / 1000,
     )
 
@@ -134,7 +134,7 @@ class Translator:
             return self.error(where, problem_in(error))
         if isinstance(error, ClientAuthenticationError):
             return self._refused(
-                f"{where}: no Azure identity was accepted ({one_line(str(error))}). Sign in "
+                f"{where}: no Azure identity was accepted ({in_one_line(error)}). Sign in "
                 "(az login), or give this machine a managed identity; or set "
                 "CHANGEFEED_COSMOS__KEY"
             )
@@ -170,8 +170,7 @@ def problem_in(error: CosmosHttpResponseError) -> ErrorAnswer:
     return problem_of(error.status_code or 0, headers, message)
 
 
-def one_line(text: str) -> str:
+def _said_in(text: str) -> str:
     """Return a message in one line; services wrap theirs into JSON, and add ids."""
     found = re.search(r'Errors[\\":\s]+\[\\*"(.*?)\\*"\]', text)
-    line = " ".join((found.group(1) if found else text).split())
-    return line if len(line) <= _MAX_TEXT else f"{line[:_MAX_TEXT]}…"
+    return one_line(found.group(1) if found else text)

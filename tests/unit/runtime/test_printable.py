@@ -2,6 +2,7 @@
 
 import pytest
 
+from changefeed.runtime.errors import in_one_line
 from changefeed.runtime.printable import printable
 
 
@@ -18,6 +19,11 @@ from changefeed.runtime.printable import printable
 )
 def test_what_moves_a_cursor_or_turns_a_line_is_a_space(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+def test_what_an_error_says_is_one_short_line() -> None:
+    errors = ValueError("first\r\n  second\x1b\t" + 400 * "x"), TimeoutError()
+    assert [*map(in_one_line, errors)] == [f"first second {286 * 'x'}…", "TimeoutError"]
 
 
 def test_what_is_to_be_kept_is_kept() -> None:
