@@ -3,14 +3,18 @@
 import asyncio
 import gc
 import socket
+import ssl
 import warnings
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from azure.cosmos import CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from cosmos_emulator.testing import Account, running
+from cosmos_emulator.settings import EmulatorSettings
+from cosmos_emulator.testing import Account, account_in_thread, running
 
 pytest_plugins = ["pytester"]
 
@@ -91,4 +95,19 @@ async def test_a_connection_that_comes_as_the_block_ends_is_closed() -> None:
                     await asyncio.sleep(0)
             client.close()
         gc.collect()
+    assert not warned
+
+
+def test_a_connection_that_is_idle_as_the_block_ends_is_closed(tmp_path: Path) -> None:
+    anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    with warnings.catch_warnings(record=True, action="always") as warned:
+        with account_in_thread(EmulatorSettings(port=0, tls=True, data=tmp_path)) as account:
+            where = urlsplit(account.url)
+            plain = socket.create_connection((where.hostname, where.port))
+            client = anyone.wrap_socket(plain)
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(1)
+        gc.collect()
+        client.close()
     assert not warned

@@ -106,7 +106,18 @@ async def serve(
         await asyncio.Event().wait()
     finally:
         await doors.close()
-        await runner.cleanup()
+        await _end(runner)
+
+
+async def _end(runner: web.AppRunner) -> None:
+    """Let requests end, and then the connections."""
+    assert runner.server is not None, "it is set up"
+    connections = [x.transport for x in runner.server.connections]
+    await runner.cleanup()
+    for transport in connections:
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()  # over TLS, closing waits for clients, which may be idle
+    await asyncio.sleep(0)
 
 
 async def _open_regions(regions: Regions, doors: "_Doors", first: int) -> None:
