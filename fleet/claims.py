@@ -26,7 +26,7 @@ from changefeed.fleet.phrases import Outcome, named_leases, open_or_named_leases
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
 from changefeed.leases.lease import Lease
-from changefeed.leases.updating import update_lease, vacate_now
+from changefeed.leases.updating import evict_now, update_lease
 from changefeed.runtime.errors import UserError
 
 PAUSE_MEANS = (
@@ -181,7 +181,7 @@ async def release(container: LeaseContainer, range_id: RangeId) -> Lease | None:
     Raise ``LeaseConflict`` if there is no such lease, or others kept writing to it, and what
     containers raise.
     """
-    taken = await vacate_now(container, range_id, lambda lease: lease.owner is not None)
+    taken = await evict_now(container, range_id, lambda lease: lease.owner is not None)
     return None if taken is None else taken[0]
 
 

@@ -31,7 +31,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease
-from changefeed.leases.updating import vacate_now
+from changefeed.leases.updating import evict_now
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.quantities import counted
 
@@ -113,7 +113,7 @@ async def carry_out(container: LeaseContainer, move: PositionMove) -> None:
             raise _in_use(move.range_id, str(lease.owner))
         return True
 
-    taken = await vacate_now(container, move.range_id, is_free, lost=Checkpoint(move.to))
+    taken = await evict_now(container, move.range_id, is_free, lost=Checkpoint(move.to))
     if taken is not None:
         await _write(container, taken[1], move)
 

@@ -20,7 +20,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease, require_checkpoint
-from changefeed.leases.updating import vacate
+from changefeed.leases.updating import evict
 
 _TRIES = 10
 
@@ -89,7 +89,7 @@ async def _create(container: LeaseContainer, wanted: Lease) -> None:
 async def _move(container: LeaseContainer, stored: Lease, wanted: Lease) -> None:
     """Raise the epoch first: it shuts out any host that still writes under an older one."""
     checkpoint = require_checkpoint(wanted)
-    vacant = await vacate(container, stored, lost=checkpoint)
+    vacant = await evict(container, stored, lost=checkpoint)
     moved = replace(vacant.reset_to(checkpoint), end=wanted.end, paused=wanted.paused)
     await container.replace(moved.stamped(stamp=time.time()))
 

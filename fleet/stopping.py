@@ -31,7 +31,7 @@ from changefeed.fleet.claims import Claim, go_on, is_paused_by
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
 from changefeed.leases.lease import Lease, RangeEnd
-from changefeed.leases.updating import update_lease, vacate_now
+from changefeed.leases.updating import evict_now, update_lease
 from changefeed.runtime.clock import elapsed_time
 from changefeed.runtime.errors import StoreUnavailable, UserError
 
@@ -124,7 +124,7 @@ async def _left_by_owner(
 
 
 async def _vacated(container: LeaseContainer, range_id: RangeId, claim: Claim) -> Lease:
-    taken = await vacate_now(container, range_id, partial(_is_claimed, claim))
+    taken = await evict_now(container, range_id, partial(_is_claimed, claim))
     assert taken is not None, f"range {range_id!r} is claimed, or it was raised why not"
     return taken[1]
 

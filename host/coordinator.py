@@ -39,7 +39,7 @@ from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import LeaseListing, ListFleet
 from changefeed.leases.plan import Action
-from changefeed.leases.updating import update_lease, vacate
+from changefeed.leases.updating import evict, update_lease
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.for_each import for_each
@@ -283,9 +283,9 @@ class Coordinator:
         stored = None if start is None else await self._container.read(lease.range_id)
         if start is not None and stored is not None and not stored.epoch:
             if stored.position is None:
-                lease = await vacate(self._container, stored, lost=start)
+                lease = await evict(self._container, stored, lost=start)
             elif stored.checkpoint != start:
-                lease = await self._container.replace(stored.begun_at(start))
+                lease = await self._container.replace(stored.restarted_at(start))
         return replace(lease, epoch=max(lease.epoch, self._highest_epoch))
 
     async def _pause(self, range_id: RangeId, reason: str) -> None:
@@ -313,14 +313,14 @@ class Coordinator:
         return True
 
     def _withdrawn(self, stored: Lease) -> Lease | None:
-        return stored.asked_by(None) if stored.next_owner == self._me else None
+        return stored.requested_by(None) if stored.next_owner == self._me else None
 
     def _request(self, planned: Lease) -> Callable[[Lease], Lease | None]:
         """Ask for a lease, if it still is in the hands that the plan took it from."""
 
         def request(stored: Lease) -> Lease | None:
             same = (stored.owner, stored.epoch) == (planned.owner, planned.epoch)
-            return stored.asked_by(self._me) if same else None
+            return stored.requested_by(self._me) if same else None
 
         return request
 

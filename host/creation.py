@@ -20,7 +20,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import NewLease
 from changefeed.leases.lease import Lease
-from changefeed.leases.updating import vacate
+from changefeed.leases.updating import evict
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.for_each import for_each
 
@@ -106,7 +106,7 @@ class LeaseCreator:
         stored = await self._container.read(wanted.range_id)
         if stored is not None and stored.position is None:
             # The checkpoint of a tombstone, which nobody has read for long, is lost.
-            await vacate(self._container, wanted)
+            await evict(self._container, wanted)
         else:
             await self._container.replace(wanted.stamped(stamp=self._wall()))
 

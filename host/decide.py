@@ -286,7 +286,7 @@ class _LeaseChanges:
         finished = [x for x in keymap.finished(needed) if self._is_due("finished", x.range_id)]
         gone = [x for x in finished if ranges.asked >= self.wanted["finished", x.range_id]]
         self.are_new = bool(self.new) or len(gone) < len(finished)
-        stale = [x for x in keymap.superseded() if self._is_due("superseded", x.range_id)]
+        stale = [x for x in keymap.stale() if self._is_due("stale", x.range_id)]
         self.deletes = [(x, "its children go on") for x in gone]
         self.deletes += [(x, "its keys have gone to other ranges") for x in stale]
 

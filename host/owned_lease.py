@@ -193,7 +193,7 @@ class OwnedLease:
 
     async def clear_request(self, asker: HostName) -> None:
         """Let the lease carry no request of ``asker``; that of another host stays."""
-        await self._write(lambda x: x.asked_by(None) if x.next_owner == asker else x)
+        await self._write(lambda x: x.requested_by(None) if x.next_owner == asker else x)
 
     async def answer(self, asked: KeyRequest, answered: KeyRequest) -> None:
         """Let the lease carry a request of a person with its answer; a later request stays."""

@@ -146,7 +146,7 @@ class KeyMap:
         has_begun = all(self._has_begun(x.range.id) for x in end.children)
         return has_begun and (of_root is None or not of_root.of_root)
 
-    def superseded(self) -> Sequence[Lease]:
+    def stale(self) -> Sequence[Lease]:
         """Return traces of late writes: leases that no host has owned, though later or begun
         leases have keys of theirs. Those of other processors are left to them.
         """

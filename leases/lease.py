@@ -199,7 +199,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         """Carry none: a write of this leaves the stored checkpoint alone."""
         return self if self.checkpoint is None else replace(self, checkpoint=None)
 
-    def asked_by(self, host: HostName | None) -> "Lease":
+    def requested_by(self, host: HostName | None) -> "Lease":
         """Carry a request to hand the lease over; ``None`` withdraws it."""
         assert host is None or not self.ended, (
             f"{host!r} asks for lease {self.range_id!r}, which has ended"
@@ -248,7 +248,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
             deaths=self.deaths.released(),
         )
 
-    def vacated(self) -> "Lease":
+    def evicted(self) -> "Lease":
         """Take it from its owner: an epoch begins that belongs to no host."""
         return replace(self.released(), epoch=self.epoch + 1, deaths=NO_DEATHS)
 
@@ -271,7 +271,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         fresh = self.reopened()
         return replace(fresh, range=found, checkpoint=start, reset_epoch=0)
 
-    def begun_at(self, start: Checkpoint) -> "Lease":
+    def restarted_at(self, start: Checkpoint) -> "Lease":
         """Begin there: for a lease that no host has owned yet."""
         assert self.epoch == 0, (
             f"lease {self.range_id!r} has been owned, in epoch {self.epoch}: it has begun"

@@ -77,7 +77,7 @@ def _was_overtaken(error: BaseException) -> bool:
     return isinstance(error, LeaseConflict) and error.stored is not None
 
 
-async def vacate(
+async def evict(
     container: LeaseContainer, lease: Lease, *, lost: Checkpoint | None = None
 ) -> Lease:
     """Begin an epoch of ``lease`` that belongs to no host; return it whole.
@@ -86,7 +86,7 @@ async def vacate(
     fate must not take this one for it. ``lost`` is where the range goes on if its checkpoint
     is lost.
     """
-    vacant = lease.vacated()
+    vacant = lease.evicted()
     if vacant.position is None and lost is not None:
         vacant = vacant.with_checkpoint(lost)
     assert vacant.owner is None, (
@@ -98,7 +98,7 @@ async def vacate(
     return await container.acquire(vacant.stamped(stamp=time.time()))
 
 
-async def vacate_now(
+async def evict_now(
     container: LeaseContainer,
     range_id: RangeId,
     wanted: Callable[[Lease], bool],
@@ -108,7 +108,7 @@ async def vacate_now(
     """Vacate a lease as it is now; return it as it was, and as it is, both whole.
 
     ``wanted`` says whether to, and may raise why not; ``None`` is returned if not. Otherwise as
-    ``vacate``. Raise ``LeaseConflict`` if there is no such lease, or others kept writing to it,
+    ``evict``. Raise ``LeaseConflict`` if there is no such lease, or others kept writing to it,
     and what containers raise.
     """
 
@@ -117,6 +117,6 @@ async def vacate_now(
             raise LeaseConflict(Lease(range=FeedRange(id=range_id)), None)
         if not wanted(stored):
             return None
-        return stored, await vacate(container, stored, lost=lost)
+        return stored, await evict(container, stored, lost=lost)
 
     return await _read_and_write(container, range_id, write)

@@ -136,7 +136,7 @@ def test_only_an_operator_may_move_a_checkpoint_back() -> None:
 def test_a_former_owner_may_go_on_only_if_the_lease_was_taken_by_hand() -> None:
     for writer in (OPERATOR, "b/1"):
         checker, taken, found = watched(1)
-        checker.stored(taken, taken.vacated(), writer)
+        checker.stored(taken, taken.evicted(), writer)
         late = Call(process="a/1", range_id=R1.id, epoch=taken.epoch)
         if writer == OPERATOR:
             checker.began(late, found)
@@ -288,7 +288,7 @@ def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> Non
     claimed = KeptCheckpoint(range_id=R1.id, checkpoint=Checkpoint.of_text("0"), epoch=1)
     checker.stored(None, claimed, "a/1")
     checker.finished(R1.id, found)
-    stolen = taken.vacated().taken_by(HostName("b"), Incarnation("b/1"))
+    stolen = taken.evicted().taken_by(HostName("b"), Incarnation("b/1"))
     checker.stored(taken, stolen, "b/1")
     checker.stored(claimed, replace(claimed, epoch=stolen.epoch), "b/1")
     checker.suspended("a/1")
@@ -305,7 +305,7 @@ def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> Non
 def test_a_neighbour_may_steal_at_once_and_store_nothing_that_passes_a_change_over() -> None:
     checker, taken, found = watched(2)
     checker.neighbours.add("n/1")
-    stolen = taken.vacated()
+    stolen = taken.evicted()
     checker.stored(taken, stolen, "n/1")
     checker.began(call_of(taken), found[:1])  # until the former owner finds out
     checker.done_by_neighbour("n/1", found[:1])

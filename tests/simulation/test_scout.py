@@ -12,7 +12,7 @@ from .scout import new_owner, pauses, requests
 
 A, B = HostName("a"), HostName("b")
 OURS = Lease(range=FeedRange(id=RangeId("r1"))).taken_by(A, Incarnation("a/1"))
-ASKED = OURS.asked_by(B)
+ASKED = OURS.requested_by(B)
 BY_B = OURS.taken_by(B, Incarnation("b/1"))
 
 
@@ -24,7 +24,7 @@ BY_B = OURS.taken_by(B, Incarnation("b/1"))
         (OURS, BY_B, "b/1", Probe.EXPIRED),
         (OURS, OURS.taken_by(A, Incarnation("a/2")), "a/2", Probe.OWN_AGAIN),
         (OURS, OURS.taken_by(A, Incarnation("a/1")), "a/1", None),
-        (OURS, OURS.vacated(), OPERATOR, None),
+        (OURS, OURS.evicted(), OPERATOR, None),
         (OURS.released(), BY_B, "b/1", None),
     ],
 )

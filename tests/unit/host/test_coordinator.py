@@ -156,8 +156,8 @@ async def leased_by(*owners: tuple[HostName, Incarnation | None]) -> MemoryLease
 
 async def test_who_leaves_takes_back_its_requests_and_no_others() -> None:
     leases = await leased_by((A, A1), (A, A1))
-    await leases.replace((await lease_in(leases, "r0")).asked_by(C))
-    await leases.replace((await lease_in(leases, "r1")).asked_by(B))
+    await leases.replace((await lease_in(leases, "r0")).requested_by(C))
+    await leases.replace((await lease_in(leases, "r1")).requested_by(B))
     async with coordinator_of_c(leases) as rounds:
         await rounds.release_unserved()
     assert [x.next_owner for x in await leases.list()] == [None, B]
@@ -166,7 +166,7 @@ async def test_who_leaves_takes_back_its_requests_and_no_others() -> None:
 
 async def test_who_leaves_releases_what_it_is_granted_at_the_last_moment() -> None:
     leases = await leased_by((A, A1))
-    await leases.replace((await lease_in(leases)).asked_by(C))
+    await leases.replace((await lease_in(leases)).requested_by(C))
 
     async def granted() -> None:
         if (await lease_in(leases)).owner == A:
@@ -288,7 +288,7 @@ async def test_what_a_host_does_not_read_goes_to_no_dead_host_that_asked_for_it(
     feed, container = MemoryFeed(2), MemoryLeases()
     for found in await feed.ranges():
         lease = make.lease(found, at="0").taken_by(A, A1)
-        await container.create(lease.asked_by(HostName("gone")))
+        await container.create(lease.requested_by(HostName("gone")))
     owners = set()
     async with Fleet(feed, container) as fleet:
         fleet.start("b")

@@ -159,7 +159,7 @@ def asked_from(start: float, to: float) -> Iterator[float]:
 def test_an_owner_is_asked_and_has_its_time_and_an_expiration_and_is_then_robbed() -> None:
     mine, theirs = balancer(rebalance_delay=0), lease(1, B)
     assert steal(mine, theirs, 10) is Action.STEAL
-    asked = theirs.asked_by(ME)
+    asked = theirs.requested_by(ME)
     assert set(steals(mine, asked, *asked_from(11, 71), 71 - 0.1)) == {None}
     assert steal(mine, asked, 71) is Action.ROB
 
@@ -167,23 +167,23 @@ def test_an_owner_is_asked_and_has_its_time_and_an_expiration_and_is_then_robbed
 def test_a_request_that_another_write_has_wiped_out_is_made_again() -> None:
     mine, theirs = balancer(rebalance_delay=0), lease(1, B)
     assert steal(mine, theirs, 10) is Action.STEAL
-    assert set(steals(mine, theirs.asked_by(ME), *asked_from(11, 50))) == {None}
-    assert steal(mine, theirs.asked_by(C), 50) is Action.STEAL
-    assert set(steals(mine, theirs.asked_by(ME), *asked_from(51, 111))) == {None}
-    assert steal(mine, theirs.asked_by(ME), 51 + 60) is Action.ROB
+    assert set(steals(mine, theirs.requested_by(ME), *asked_from(11, 50))) == {None}
+    assert steal(mine, theirs.requested_by(C), 50) is Action.STEAL
+    assert set(steals(mine, theirs.requested_by(ME), *asked_from(51, 111))) == {None}
+    assert steal(mine, theirs.requested_by(ME), 51 + 60) is Action.ROB
 
 
 def test_a_new_epoch_of_the_same_owner_has_all_the_time_again() -> None:
     mine, theirs = balancer(rebalance_delay=0), lease(1, B)
-    assert set(steals(mine, theirs.asked_by(ME), *asked_from(10, 50))) == {None}
-    again = theirs.taken_by(B, Incarnation("b-1")).asked_by(ME)
+    assert set(steals(mine, theirs.requested_by(ME), *asked_from(10, 50))) == {None}
+    again = theirs.taken_by(B, Incarnation("b-1")).requested_by(ME)
     assert set(steals(mine, again, *asked_from(50, 110))) == {None}
     assert steal(mine, again, 50 + 60) is Action.ROB
 
 
 def test_the_time_of_a_steal_begins_anew_for_a_host_that_was_away_for_long() -> None:
     mine = balancer(rebalance_delay=0)
-    asked_for = lease(1, B).asked_by(ME)
+    asked_for = lease(1, B).requested_by(ME)
     assert steal(mine, asked_for, 0) is None
     assert set(steals(mine, asked_for, *asked_from(60, 120))) == {None}  # away until 60
     assert steal(mine, asked_for, 120) is Action.ROB

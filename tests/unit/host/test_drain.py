@@ -196,7 +196,7 @@ async def test_the_request_of_a_host_that_is_dead_is_cleared_and_stops_no_readin
             await asyncio.sleep(1)
             lease = await lease_in(container)
             with suppress(LeaseConflict):
-                await container.replace(lease.asked_by(HostName("ghost")))
+                await container.replace(lease.requested_by(HostName("ghost")))
         feed.append("late")
         await asyncio.sleep(15)
         assert len(observer.changes) == 6

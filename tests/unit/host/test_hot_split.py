@@ -95,7 +95,7 @@ class Disturbed(MemoryLeases):
         if lease.ended and not self.ended:
             self.ended.append(lease)
             stored = await lease_in(self, lease.range_id)
-            await super().replace(stored.asked_by(HostName("z")))
+            await super().replace(stored.requested_by(HostName("z")))
         written = await super().replace(lease)
         if lease.ended:
             self.ended.append(await lease_in(self, lease.range_id))

@@ -324,7 +324,7 @@ async def test_a_lease_of_a_start_that_died_is_handed_on_with_its_death() -> Non
     a = HostName("a")
     for found in await feed.ranges():
         lease = make.lease(found, at="0").taken_by(a, Incarnation("a-1"))
-        await container.create(lease.asked_by(HostName("b")))
+        await container.create(lease.requested_by(HostName("b")))
     async with Fleet(feed, container, observer=Never) as fleet:
         fleet.start("b")
         await asyncio.sleep(2)

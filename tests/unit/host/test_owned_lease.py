@@ -58,7 +58,7 @@ async def checkpoint(_: MemoryLeases, owned: OwnedLease) -> None:
 
 
 async def clear_request(leases: MemoryLeases, owned: OwnedLease) -> None:
-    await leases.replace((await lease_in(leases)).asked_by(B))
+    await leases.replace((await lease_in(leases)).requested_by(B))
     await owned.clear_request(B)
 
 
@@ -251,7 +251,7 @@ async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
     owned.noticed = lambda: noticed.append(owned.lease.next_owner)
     await owned.renew()
     assert noticed == []
-    await leases.replace((await lease_in(leases)).asked_by(B))
+    await leases.replace((await lease_in(leases)).requested_by(B))
     await owned.renew()
     assert noticed[0] == B
     assert owned.lease.next_owner == B
@@ -260,9 +260,9 @@ async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
 
 async def test_the_last_write_sees_a_request_that_was_withdrawn_meanwhile() -> None:
     leases, owned = await held()
-    await leases.replace((await lease_in(leases)).asked_by(B))
+    await leases.replace((await lease_in(leases)).requested_by(B))
     await owned.renew()
-    await leases.replace((await lease_in(leases)).asked_by(None))
+    await leases.replace((await lease_in(leases)).requested_by(None))
 
     def passed_on(lease: Lease) -> Lease:
         return lease.released() if lease.next_owner is None else lease.handed_over()
@@ -306,7 +306,7 @@ async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() ->
 
     async def asked_again_and_again(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         if name == "replace":
-            await leases.replace((await lease_in(leases)).asked_by(B))
+            await leases.replace((await lease_in(leases)).requested_by(B))
         return await call()
 
     owned._container = proxied(leases, asked_again_and_again)
@@ -330,7 +330,7 @@ async def test_a_lease_is_failing_from_two_failed_writes_to_the_next_that_succee
 
 async def test_the_request_of_one_host_is_cleared_and_that_of_another_stays() -> None:
     leases, owned = await held()
-    await leases.replace((await lease_in(leases)).asked_by(B))
+    await leases.replace((await lease_in(leases)).requested_by(B))
     await owned.clear_request(HostName("gone"))
     assert (await lease_in(leases)).next_owner == B
     await owned.clear_request(B)

@@ -57,7 +57,7 @@ def test_only_an_owner_of_ours_that_did_not_release_its_lease_has_died() -> None
     owned = make.lease("r0").taken_by(A, FIRST)
     assert taken(owned) == Deaths(count=1, cause="SIGSEGV")
     assert taken(owned.released()) == NO_DEATHS
-    assert taken(owned.asked_by(B).handed_over()) == NO_DEATHS
+    assert taken(owned.requested_by(B).handed_over()) == NO_DEATHS
     assert taken(owned.taken_by(A, SECOND)) == NO_DEATHS, "this very process"
 
 

@@ -87,9 +87,9 @@ def test_an_unread_lease_begins_where_tombstones_say_and_not_where_the_root_says
 def test_what_was_written_late_is_not_read_and_is_deleted() -> None:
     echo = lease(LEFT, epoch=0)
     keymap = KeyMap([echo, lease(MERGED)])
-    assert (names(keymap.readable()), names(keymap.superseded())) == (["m"], ["a"])
+    assert (names(keymap.readable()), names(keymap.stale())) == (["m"], ["a"])
     foreign = replace(echo, stamp=1.0)
-    assert not KeyMap([foreign, lease(MERGED)]).superseded()
+    assert not KeyMap([foreign, lease(MERGED)]).stale()
 
 
 def test_a_paused_lease_keeps_its_keys() -> None:

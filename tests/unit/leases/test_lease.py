@@ -12,14 +12,14 @@ from tests.support import make
 
 A, B = HostName("a"), HostName("b")
 OWNED = make.lease(at="0").taken_by(A, Incarnation("a-1"))
-ASKED = OWNED.asked_by(B)
+ASKED = OWNED.requested_by(B)
 
 
 @pytest.mark.parametrize(
     "write",
     [
         lambda x: x.advanced_to(Position("5")),
-        lambda x: x.asked_by(B),
+        lambda x: x.requested_by(B),
         lambda x: x.paused_because("maintenance"),
         lambda x: x.stamped(write_id=WriteId("w"), stamp=1.0),
         lambda x: x.with_health(RangeHealth(last_progress=1.0)),
@@ -60,8 +60,8 @@ def test_a_change_of_owner_answers_the_request_and_is_a_sign_of_life(
 
 @pytest.mark.parametrize(
     "change",
-    [lambda x: x.taken_by(A, Incarnation("a-1")), Lease.handed_over, Lease.vacated],
-    ids=["taken", "handed over", "vacated"],
+    [lambda x: x.taken_by(A, Incarnation("a-1")), Lease.handed_over, Lease.evicted],
+    ids=["taken", "handed over", "evicted"],
 )
 def test_a_change_of_owner_begins_an_epoch_though_the_name_stays(
     change: Callable[[Lease], Lease],

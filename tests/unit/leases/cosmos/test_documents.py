@@ -280,7 +280,7 @@ def test_an_owner_that_a_person_has_written_is_in_a_new_epoch() -> None:
 
 def test_a_request_of_ours_does_not_keep_an_owner_of_dotnet_alive() -> None:
     lease = documents.lease_in(DOTNET_OWNED)
-    asked = written(DOTNET_OWNED, lease.without_position().asked_by(B))
+    asked = written(DOTNET_OWNED, lease.without_position().requested_by(B))
     assert asked["timestamp"] == "2026-08-01T10:00:00.1234560Z"
     found = documents.lease_in(asked)
     assert (found.next_owner, found.sign_of_life) == ("b", lease.sign_of_life)
