@@ -254,7 +254,8 @@ class Delivery:
                     self._tell_full()
                     return
                 await self._checkpoints.room_for(wanted, limit=self._room)
-                self._take_in(wanted)
+                if self._drain.reason is None:
+                    self._take_in(wanted)
             elif not self._take_page():
                 return
             elif self._owned.deaths != NO_DEATHS and self._is_caught_up:

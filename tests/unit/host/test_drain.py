@@ -10,7 +10,7 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.claims import pause
 from changefeed.host.drain import Drain
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import HostName
+from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet, Sections
@@ -184,6 +184,26 @@ async def test_no_further_part_of_a_page_is_delivered_once_the_lease_is_asked_fo
         assert handled < sum(x.range_id == moved for x in running.log.changes)
         assert set(running.log.times.values()) == {1}
         assert len(running.log.times) == 200
+
+
+async def test_nothing_more_is_delivered_by_a_stop_that_meets_a_wait_for_a_checkpoint() -> None:
+    answers = asyncio.Event()
+
+    class Silent(MemoryLeases):
+        async def checkpoint(self, lease: Lease) -> Lease:
+            await answers.wait()
+            return await super().checkpoint(lease)
+
+    feed, observer = make.memory_feed(1, 10), Handed()
+    parts: Sections = {"observer": {"max_unacknowledged": 5}}
+    async with fleet_of(lambda: observer, feed, Silent(), parts) as running:
+        running.start("a")
+        await asyncio.sleep(3)
+        stopping = asyncio.create_task(running.stop("a"))
+        await asyncio.sleep(1)
+        answers.set()
+        await stopping
+    assert observer.sequences == [1, 2, 3, 4, 5]
 
 
 async def test_the_request_of_a_host_that_is_dead_is_cleared_and_stops_no_reading() -> None:
