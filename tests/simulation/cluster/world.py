@@ -9,10 +9,12 @@ from math import inf
 from random import Random
 from unittest.mock import patch
 
+from changefeed.feeds.errors import RangeDamaged
 from changefeed.log.brokers.members import Ping
 from changefeed.log.brokers.run_core import no_answer
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.core_settings import CoreSettings
+from changefeed.log.errors import Damaged
 from changefeed.log.format.block_format import BlockChanges
 from changefeed.log.maintenance import run_maker
 from changefeed.log.protocol.messages import Answer, AppendReceipt, AppendRequest, Reason
@@ -55,7 +57,9 @@ class Bugs(logging.Handler):
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.msg == "broker.failed" and record.levelno >= logging.ERROR:
+        error = record.exc_info[1] if record.exc_info else None
+        of_world = isinstance(error, Damaged | RangeDamaged)
+        if record.msg == "broker.failed" and record.levelno >= logging.ERROR and not of_world:
             self.found.append(self.format(record))
 
     def check(self) -> None:
