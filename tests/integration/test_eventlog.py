@@ -224,6 +224,19 @@ async def read_only(path: Path, tmp_path: Path) -> AsyncIterator[Path]:
         yield mounted / "log"
 
 
+async def test_a_copy_made_while_its_log_is_written_goes_on_by_itself(path: Path) -> None:
+    copy = path.with_name("copy")
+    async with EventLogWriter.open(path) as writer:
+        await writer.send_many(numbered(10))
+        shutil.copytree(path, copy)
+        await writer.send_many(numbered(5, begin=10))
+    async with EventLogWriter.open(copy) as writer:
+        await writer.send_many(numbered(3, begin=20))
+    for where, added in ((path, range(10, 15)), (copy, range(20, 23))):
+        async with EventLog.open(where) as log:
+            assert [int(x.body) for x in await whole(log)] == [*range(10), *added]
+
+
 async def test_a_directory_that_takes_no_writes_is_read_and_not_written(
     read_only: Path,
 ) -> None:
