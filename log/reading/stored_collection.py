@@ -36,6 +36,7 @@ from changefeed.log.stores.store import ObjectStore
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _AHEAD_IN_FILES = 512
+_Bounds = Mapping[RangeId, PartitionBounds]
 """Headers that are read at once: of files that costs nearly nothing."""
 
 
@@ -101,14 +102,12 @@ class StoredCollection:
         with answers_of_feeds():
             await self._catalogs.refresh()
 
-    async def ends(
-        self, names: Sequence[RangeId], *, certain: bool = True
-    ) -> Mapping[RangeId, PartitionBounds]:
-        """Return where partitions begin and end now.
-
-        Raise ``RangeDamaged`` where that cannot be read. Not ``certain``: as far as it can.
-        """
+    async def ends(self, names: Sequence[RangeId]) -> _Bounds:
+        """Return where partitions begin and end. Raise ``RangeDamaged`` where none can say."""
         await self._look()
+        return await self._ends_of(names, certain=True)
+
+    async def _ends_of(self, names: Sequence[RangeId], *, certain: bool) -> _Bounds:
         found, lasts = {}, dict[str, Mapping[Key, int]]()
         for partition in map(self.ranges.partition, names):
             with answers_of_feeds():
@@ -134,26 +133,28 @@ class StoredCollection:
     async def end(self, name: RangeId, *, of_writer: bool = False) -> PartitionBounds:
         """See ``Source.end``."""
         del of_writer
-        return (await self.ends([name], certain=False))[name]
+        await self._look()
+        return (await self._ends_of([name], certain=False))[name]
 
     async def news(
         self, after: Mapping[RangeId, int], *, wait: float
     ) -> Mapping[RangeId, PartitionNews]:
         """See ``Source.news``: it never waits."""
         del wait
+        await self._look()
         rows, found = dict[tuple[int, str], list[RangeId]](), {}
         for partition in map(self.ranges.partition, after):
             rows.setdefault((partition.era, partition.broker), []).append(partition.id)
         for names in rows.values():  # thousands of partitions lie in one
-            lasts: Mapping[RangeId, int | None]
             try:
-                lasts = {x: y.last for x, y in (await self.ends(names)).items()}
+                ends = await self._ends_of(names, certain=True)
             except RangeDamaged:
-                lasts = dict.fromkeys(names)  # who reads one of them is told why
+                ends = {}  # ``read`` says which object is damaged
             ended = await self._has_ended(self.ranges.partition(names[0]))
             for name in names:
-                if ended or lasts[name] != after[name]:
-                    found[name] = PartitionNews(last=lasts[name], ended=ended)
+                last = ends[name].last if ends else None
+                if ended or last != after[name]:
+                    found[name] = PartitionNews(last=last, ended=ended)
         return found
 
     async def read(self, name: RangeId, *, after: int, most: int, wait: float) -> ReadResult:

@@ -65,9 +65,8 @@ class PartitionReader:
         return found.truncation_of(partition.id, partition.era, 0, 0).start
 
     async def lasts(self, partition: Partition, *, certain: bool) -> Mapping[Key, int]:
-        """Return the last sequences of all partitions in the row of one that is open.
-
-        ``certain``: raise ``RangeDamaged`` where there may be more that cannot be read.
+        """Return the last sequences of all partitions in the row of one that is open. With
+        ``certain``, raise ``RangeDamaged`` where there may be more that cannot be read.
         """
         row = await self.row(partition)
         with damage_of(partition.id, "the end"):
