@@ -87,7 +87,7 @@ async def stopped_ranges(
         until = elapsed_time() + leased.longest_handoff
         for range_id in range_ids:
             await _left_by_owner(leased, range_id, claim, until=until)
-        yield [await _vacated(container, x, claim) for x in range_ids]
+        yield [await _evicted(container, x, claim) for x in range_ids]
     except BaseException:
         for range_id in range_ids:
             with suppress(StoreUnavailable, LeaseConflict):
@@ -123,7 +123,7 @@ async def _left_by_owner(
         await asyncio.sleep(_LOOK)
 
 
-async def _vacated(container: LeaseContainer, range_id: RangeId, claim: Claim) -> Lease:
+async def _evicted(container: LeaseContainer, range_id: RangeId, claim: Claim) -> Lease:
     taken = await evict_now(container, range_id, partial(_is_claimed, claim))
     assert taken is not None, f"range {range_id!r} is claimed, or it was raised why not"
     return taken[1]

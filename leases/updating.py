@@ -105,11 +105,11 @@ async def evict_now(
     *,
     lost: Checkpoint | None = None,
 ) -> tuple[Lease, Lease] | None:
-    """Vacate a lease as it is now; return it as it was, and as it is, both whole.
+    """Evict the owner of a lease as it is now; return the lease before and after, both whole.
 
-    ``wanted`` says whether to, and may raise why not; ``None`` is returned if not. Otherwise as
-    ``evict``. Raise ``LeaseConflict`` if there is no such lease, or others kept writing to it,
-    and what containers raise.
+    ``wanted`` says whether to, and may raise why not; ``None`` is returned if not. ``lost`` is
+    that of ``evict``. Raise ``LeaseConflict`` if there is no such lease, or others kept writing
+    to it, and what containers raise.
     """
 
     async def write(stored: Lease | None) -> tuple[Lease, Lease] | None:

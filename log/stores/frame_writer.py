@@ -207,7 +207,7 @@ def _cut_behind(descriptor: int, first: int, synced: int, last: int) -> int:
         begin = end if frame.number <= synced else begin
     else:
         behind = os.fstat(descriptor).st_size
-    if reached < last:  # nobody knows how far it goes
+    if reached < last:  # its length is not known
         end = behind
     assert begin <= end, f"frame {synced} is durable, and {last} is the last"
     write_all(descriptor, os.pread(descriptor, end - begin, begin), begin)

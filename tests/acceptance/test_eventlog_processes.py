@@ -20,8 +20,8 @@ def outlives(writers: int, place: Path) -> None:
     program = (sys.executable, "-m", "tests.support.killed_writers")
     done = ended(*program, place / "log", str(writers), "7", cwd=ROOT, patience=3000)
     assert done.returncode == 0, done.stderr
-    told = rf"{writers} kills, [1-9]\d* batches acknowledged, [1-9]\d* runs\n"
-    assert re.fullmatch(told, done.stdout), done.stdout
+    expected = rf"{writers} kills, [1-9]\d* batches acknowledged, [1-9]\d* runs\n"
+    assert re.fullmatch(expected, done.stdout), done.stdout
 
 
 @pytest.fixture
