@@ -75,6 +75,7 @@ class Faults:
         if seconds is None:
             seconds = self._random.choice([3.0, 20.0, 45.0, 90.0])
         world.tell(f"freeze {process.id} for {seconds:.0f} s")
+        world.limits.lost(process)
         world.loop.freeze(process.id)
         nap = world.checker.froze(process.id, world.open_ranges)
         await asyncio.sleep(seconds)
@@ -154,6 +155,7 @@ class Faults:
         if process is None:
             return
         world.tell(f"cut off {process.id}")
+        world.limits.lost(process)
         world.down.add(process.id)
         seconds = self._random.uniform(5, 80)
         world.checker.cut_off(process.id, seconds)

@@ -48,7 +48,7 @@ class UnreadWatch:
         self._joins: list[float] = []
 
     def lost(self, process_id: str, now: float) -> None:
-        """A host has died that was able. One that is known is missed at the next look."""
+        """A host was able, and is no longer. One that is known is missed at the next look."""
         if process_id not in self._able:
             self._losses.append(now)
 
@@ -133,7 +133,8 @@ class Limits:
         first, _ = self._lives.get(process_id, (now, now))
         self._lives[process_id] = (first, now)
 
-    def died(self, process: "Process") -> None:
+    def lost(self, process: "Process") -> None:
+        """A host dies, is frozen or is cut off: between two looks too others count on it."""
         if _takes_leases(process.host.health):
             self._watch.lost(process.id, self._world.loop.time())
 

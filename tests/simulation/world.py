@@ -130,7 +130,7 @@ class World:
         self._around = self._surroundings()
         self.stores: Stores = _STORES[leases](self._around)
         self.neighbours = Neighbours(self)
-        self._limits = Limits(self)
+        self.limits = Limits(self)
         self.loads = Loads(seed)
         self._ending = Ending(self)
         self._letters = CheckedLetters(self.checker, self._letters_fail)
@@ -299,7 +299,7 @@ class World:
 
     def _count(self, process_id: str, name: str) -> None:
         self.calls[process_id, name] += 1
-        self._limits.called(process_id)
+        self.limits.called(process_id)
 
     def _was_stale(self) -> None:
         self.checker.hit(Probe.STALE_READ)
@@ -364,7 +364,7 @@ class World:
 
     def _end(self, process: Process, how: str) -> None:
         process.killed.set()
-        self._limits.died(process)
+        self.limits.lost(process)
         self.killers.ended(process, how)
         self._bury(process.id)
         if self.processes.get(process.name) is process:
@@ -537,7 +537,7 @@ class World:
         if self.mixed:
             self.neighbours.start("n0")
         writing = asyncio.create_task(self.write())
-        watching = asyncio.create_task(self._limits.watch())
+        watching = asyncio.create_task(self.limits.watch())
         events = {asyncio.create_task(self.troubles.run(self))}
         aiming = asyncio.create_task(self._aims.run())
         for _ in range(self.random.randrange(3, 12)):
@@ -554,7 +554,7 @@ class World:
         writing.cancel()
         watching.cancel()
         self.raise_violation()
-        self._limits.check_calls()
+        self.limits.check_calls()
         await self.start_what_ended()
         self.tell("everything works again")
         self.weather.clear()
