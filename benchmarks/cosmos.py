@@ -41,6 +41,7 @@ from changefeed.leases.addresses import open_container
 from changefeed.leases.lease import HostName
 from changefeed.observers.adapters import adapt
 from changefeed.observers.range_observers import ObserverSetup
+from changefeed.runtime.garbage import keep_freed_buffers
 
 from .endpoint import DATABASE, client_of, endpoint, make_container, replaying
 from .java_process import ask, java_process
@@ -123,6 +124,7 @@ class Lines:
 
 
 def measure() -> Sequence[Result]:
+    keep_freed_buffers()  # as run does
     return asyncio.run(_measured())
 
 

@@ -23,7 +23,7 @@ from changefeed.host.wiring import find_observer, wire_host
 from changefeed.observers.observer import ObserverFactory
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
-from changefeed.runtime.garbage import freeze_startup_objects
+from changefeed.runtime.garbage import freeze_startup_objects, keep_freed_buffers
 from changefeed.runtime.linked_tasks import Job, LinkedTasks, path_of
 from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.main_task import run_main_task
@@ -51,6 +51,7 @@ def run_hosts(processors: Mapping[str, Settings], *, stop_at_eof: bool = False) 
     try:
         with telemetry("changefeed", settings.host.name, os.environ) as counting:
             set_up_logs(settings.log, counting.log_handlers)
+            keep_freed_buffers()
             makes = {name: find_observer(x.observer) for name, x in processors.items()}
             main = _be_hosts(processors, makes, counting, stop_at_eof=stop_at_eof)
             run_main_task(runner, main)
