@@ -66,7 +66,7 @@ async def _starts(
 async def _over(
     feed: Feed, ranges: Sequence[FeedRange], starts: dict[RangeId, Child]
 ) -> frozenset[RangeId]:
-    """Return the ranges that have ended by their start, and so have all that share a child."""
+    """Return the ranges that have ended by their start, and so has all that is kin of them."""
     parents = {y for x in ranges for y in x.parents}
 
     async def has_ended(found: FeedRange) -> bool:
@@ -80,14 +80,14 @@ async def _over(
     answers = await for_each(asked, has_ended, at_once=_AT_ONCE)
     over = {x.id for x, ended in zip(asked, answers, strict=True) if ended}
     listed = {x.id for x in ranges}
-    while kept := _beside_living(ranges, listed, over):
+    while kept := _kin_of_the_kept(ranges, listed, over):
         over -= kept
     return frozenset(over)
 
 
-def _beside_living(
+def _kin_of_the_kept(
     ranges: Iterable[FeedRange], listed: Collection[RangeId], over: set[RangeId]
 ) -> set[RangeId]:
-    """Return ranges with a child that waits for another parent: it comes of both their ends."""
-    families = [{*x.parents}.intersection(listed) for x in ranges]
-    return {y for x in families if not x <= over for y in x & over}
+    """Return the children of what is read, and their other parents: they come of all ends."""
+    families = [(x.id, {*x.parents}.intersection(listed)) for x in ranges]
+    return {y for x, of in families if not of <= over for y in {x, *of} & over}

@@ -1,6 +1,7 @@
 """Which leases a host creates and deletes; the rules are the key map's (``test_keymap``)."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ async def end(leases: LeaseContainer, name: RangeId, *children: FeedRange, at: s
     await leases.replace(stored.ended_in(ends))
 
 
-async def test_from_now_on_what_is_over_by_then_is_left_out_but_beside_what_is_not() -> None:
+async def test_what_is_over_by_the_start_is_left_out_but_for_kin_of_what_is_not() -> None:
     feed = MemoryFeed(2)
     feed.begin_era(2)
     assert await looked(feed, MemoryLeases(), start="beginning") == ["r0", "r1"]
@@ -56,6 +57,11 @@ async def test_from_now_on_what_is_over_by_then_is_left_out_but_beside_what_is_n
     shared = MemoryFeed(2)
     shared.close(R0, 1)  # r2 has its keys
     assert await looked(shared, MemoryLeases(), start="now") == ["r1", "r2"]
+    empty = MemoryFeed(1)
+    empty.append("k")
+    empty.begin_era(1)  # it has no change, and goes on from one that is not over
+    empty.begin_era(1)
+    assert await looked(empty, MemoryLeases(), start=datetime.fromtimestamp(0, UTC)) == ["r0"]
 
 
 @pytest.mark.parametrize("foreign", [False, True])
