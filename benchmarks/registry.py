@@ -38,6 +38,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "failover": Benchmark("a host that is killed", "failover"),
     "scrape": Benchmark("metrics of a host with 1,000 ranges, fetched", "scrape"),
     "scale": Benchmark("10,000 ranges on one host, 500 hosts in a plan", "scale"),
+    "at-rest": Benchmark("1,000 ranges that nothing comes to; the first change", "at_rest"),
     "cosmos": Benchmark("hosts over Cosmos DB beside azure-cosmos and Java", "cosmos"),
     "spark-cosmos": Benchmark("Cosmos DB on Spark against its neighbours", "spark_cosmos"),
     "failover-beside-java": Benchmark("a killed host, ours and Java's", "failover_beside_java"),

@@ -21,6 +21,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+from changefeed.feeds.cosmos.address import EMULATOR_KEY
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.addresses import open_container
 from changefeed.leases.checkpoint import Checkpoint
@@ -75,7 +76,11 @@ async def _one_host() -> Sequence[Result]:
                 more_parts.enter_context(patch.object(module, "MAX_PARTS", _RANGES))
             await create_log(place / "log", _RANGES)
         began = time.monotonic()
-        process = await _start(place)
+        process = await run_host(
+            place / "log.txt",
+            *(f"--feed=eventlog:{place}/log", f"--leases=sqlite:{place}/leases.db"),
+            "--observer=benchmarks.scale:idle",
+        )
         try:
             await _until_owned(place / "leases.db", process)
             started = time.monotonic() - began
@@ -104,16 +109,16 @@ async def _one_host() -> Sequence[Result]:
     ]
 
 
-async def _start(place: Path) -> Process:
-    with (place / "log.txt").open("wb") as log:
+async def run_host(said: Path, *arguments: str) -> Process:
+    """Start a host; what it says goes to a file."""
+    ours = {x: v for x, v in os.environ.items() if not x.startswith("CHANGEFEED_")}
+    with said.open("wb") as log:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "changefeed", "run", "--name=bench"),
-            *(f"--feed=eventlog:{place / 'log'}", f"--leases=sqlite:{place / 'leases.db'}"),
-            "--observer=benchmarks.scale:idle",
+            *(sys.executable, "-m", "changefeed", "run", "--name=bench", *arguments),
             "--set=web.port=off",
             f"--set=host.stop_timeout={_STOPS_WITHIN:g}",
             cwd=_ROOT,
-            env={x: v for x, v in os.environ.items() if not x.startswith("CHANGEFEED_")},
+            env=ours | {"CHANGEFEED_COSMOS__KEY": EMULATOR_KEY},
             stdin=DEVNULL,
             stdout=DEVNULL,
             stderr=log,
