@@ -12,7 +12,6 @@ from unittest.mock import Mock
 
 import aiohttp
 import msgspec
-import pytest
 from azure.core.pipeline.transport import AioHttpTransport
 from msgspec.structs import replace
 
@@ -170,17 +169,6 @@ class InCosmos:
 async def in_cosmos(ranges: int) -> AsyncIterator[InCosmos]:
     async with cosmos_world(ranges=ranges) as world, world.feed() as feed:
         yield InCosmos(world, feed)
-
-
-def let_watch(monkeypatch: pytest.MonkeyPatch, how: str) -> dict[str, Any]:
-    """Have somebody watch requests: ``traced``, ``hedged``, or ``broken`` by the breaker of
-    circuits. Return the options of the client.
-    """
-    if how == "traced":
-        monkeypatch.setenv("AZURE_TRACING_ENABLED", "True")
-    if how == "broken":
-        monkeypatch.setenv("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "True")
-    return {"availability_strategy": how == "hedged"}
 
 
 class Sent(NamedTuple):

@@ -15,7 +15,7 @@ from changefeed.feeds.cosmos.client import Container
 from changefeed.feeds.cosmos.failover import Failover
 from changefeed.stores.cosmos.items import Items
 from cosmos_emulator.settings import DEVELOPMENT_KEY
-from tests.support.cosmos_feeds import SESSION, CosmosWorld, Seeing, let_watch
+from tests.support.cosmos_feeds import SESSION, CosmosWorld, Seeing
 
 
 @asynccontextmanager
@@ -143,10 +143,13 @@ async def test_an_etag_of_before_another_change_is_refused(world: CosmosWorld) -
 async def test_where_requests_are_old_or_watched_the_client_makes_all_of_them(
     world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    options = let_watch(monkeypatch, how)
     if how == "old":
         monkeypatch.setattr(repeating, "_KEPT_FOR", -1.0)
-    async with seen_items(world, **options) as (items, seeing):
+    if how == "traced":
+        monkeypatch.setenv("AZURE_TRACING_ENABLED", "True")
+    if how == "broken":  # by the breaker of circuits
+        monkeypatch.setenv("AZURE_COSMOS_ENABLE_CIRCUIT_BREAKER", "True")
+    async with seen_items(world, availability_strategy=how == "hedged") as (items, seeing):
         if how == "suspected":  # its region
             items._failover.suspected_at = float("inf")
         await changed(items, 1, 2, 3)
