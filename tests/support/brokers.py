@@ -9,6 +9,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.core_settings import CoreSettings
+from changefeed.log.executor import Executor, in_thread
 from changefeed.log.format.block_format import BlockChanges, Layout, check_of, lay_out
 from changefeed.log.protocol.messages import (
     AppendReceipt,
@@ -36,15 +37,20 @@ def virtual_us() -> int:
 @asynccontextmanager
 async def first_broker(
     store: ObjectStore,
+    name: str = "broker-1",
     *,
     parts: int = 12,
     settings: CoreSettings = QUICK,
     wall_us: Callable[[], int] | None = None,
+    executor: Executor = in_thread,
 ) -> AsyncIterator[BrokerCore]:
-    """Run broker-1 alone; it takes records of the collection orders."""
+    """Run a broker that takes records of the collection orders, which broker-1 has made."""
     wall_us = wall_us or virtual_us
-    async with open_core(store, "broker-1", settings=settings, wall_us=wall_us) as core:
-        await core.catalogs.create("orders", parts=parts)
+    async with open_core(
+        store, name, settings=settings, wall_us=wall_us, executor=executor
+    ) as core:
+        if name == "broker-1":
+            await core.catalogs.create("orders", parts=parts)
         await core.wait_until_writing()
         yield core
 
@@ -84,6 +90,21 @@ async def put(core: BrokerCore, collection: str, *batches: Batch) -> list[int]:
     answer = await core.append(collection, request(*batches, producer=uuid4().hex))
     assert isinstance(answer, AppendReceipt), answer
     return [*answer.firsts]
+
+
+async def fill(
+    core: BrokerCore,
+    partition: str,
+    count: int,
+    *,
+    first: int = 1,
+    name: str = "orders",
+    pause: float = 0.0,
+) -> None:
+    """Write k1, k2, … one after another, each in an object of its own."""
+    for n in range(first, first + count):
+        await put(core, name, batch(partition, f"k{n}", at_us=n))
+        await asyncio.sleep(pause)
 
 
 async def refused(core: BrokerCore, asked: AppendRequest) -> str:

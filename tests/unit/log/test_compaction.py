@@ -2,13 +2,8 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from io import BytesIO
 from itertools import pairwise
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,18 +12,16 @@ from msgspec.structs import replace
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.run_core import leave, open_core
+from changefeed.log.brokers.run_core import leave
 from changefeed.log.catalog.catalog import Catalog, Era, Row, Truncation
-from changefeed.log.catalog.names import flush_key, segments_of
+from changefeed.log.catalog.names import flush_key
 from changefeed.log.catalog.ranges import RangesCache
 from changefeed.log.catalog.transitions import close_and_open
-from changefeed.log.core_settings import CoreSettings
 from changefeed.log.errors import PositionGone
 from changefeed.log.executor import in_place
 from changefeed.log.format.flush import PartitionEnd, decode_header, encode_flush
 from changefeed.log.format.pack import Place
 from changefeed.log.maintenance.compaction import rows_of, shares
-from changefeed.log.maintenance.compactor import Compactor
 from changefeed.log.maintenance.deletion import delete_segments, deletions_of
 from changefeed.log.maintenance.retention import with_truncations
 from changefeed.log.protocol.messages import AppendReceipt
@@ -37,42 +30,20 @@ from changefeed.log.rows.partition_reader import PartitionReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.rows.segment_reader import SegmentReader
 from changefeed.log.stores.memory_store import MemoryStore
-from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.errors import StoreUnavailable
-from tests.support.brokers import QUICK, batch, keys_of, put, refused, request, virtual_us
+from tests.support.brokers import batch, fill, keys_of, put, refused, request
+from tests.support.compacting import (
+    BY_HAND,
+    COMPACTING,
+    P1,
+    broker,
+    compactor,
+    segment_keys,
+    segments,
+)
 from tests.support.watched_store import LateStore, WatchedStore
 
 pytestmark = pytest.mark.usefixtures("all_in_parquet")
-
-P1 = "e1.p01.v00-ff"
-COMPACTING = dataclasses.replace(
-    QUICK,
-    compaction=True,
-    compaction_interval=1.0,
-    compaction_objects=64,
-    retention_interval=2.0,
-    delete_grace=5.0,
-)
-BY_HAND = dataclasses.replace(COMPACTING, compaction=False)
-
-
-@asynccontextmanager
-async def broker(
-    store: MemoryStore, name: str = "broker-1", settings: CoreSettings = COMPACTING
-) -> AsyncIterator[BrokerCore]:
-    async with open_core(
-        store, name, settings=settings, wall_us=virtual_us, executor=in_place
-    ) as core:
-        if name == "broker-1":
-            await core.catalogs.create("orders", parts=1)
-        await core.wait_until_writing()
-        yield core
-
-
-async def fill(core: BrokerCore, count: int, first: int = 1, name: str = "orders") -> None:
-    """Write one record after another, each in an object of its own."""
-    for n in range(first, first + count):
-        await put(core, name, batch(P1, f"k{n}", at_us=n))
 
 
 def keys(first: int, last: int) -> list[str]:
@@ -83,22 +54,10 @@ def flushes(store: MemoryStore) -> list[int]:
     return sorted(int(x[-12:]) for x in store.objects if x.startswith("wal/00000001/broker-1"))
 
 
-def segment_keys(store: MemoryStore, name: str = "orders") -> list[str]:
-    return [x for x in store.objects if x.startswith(segments_of(name))]
-
-
-def segments(store: MemoryStore, name: str = "orders") -> list[tuple[int, int]]:
-    """Return the sequences that files of Parquet have of the first range."""
-    tables = [pq.read_table(BytesIO(store.objects[x])) for x in segment_keys(store, name)]
-    assert {y for x in tables for y in x["range"].to_pylist()} <= {P1}
-    found = [pc.min_max(x["sequence"]).as_py() for x in tables]
-    return sorted((x["min"], x["max"]) for x in found)
-
-
 async def test_flushes_become_segments_and_are_deleted_and_all_is_read() -> None:
     store = MemoryStore()
     async with broker(store) as core:
-        await fill(core, 200)
+        await fill(core, P1, 200)
         await asyncio.sleep(3)
         assert segments(store) == [(1, 64), (65, 128), (129, 192)]
         assert flushes(store)[0] == 1  # for readers that know an older catalog
@@ -115,7 +74,7 @@ async def test_flushes_become_segments_and_are_deleted_and_all_is_read() -> None
 async def test_the_last_objects_of_an_era_become_segments_once_it_is_over() -> None:
     store = MemoryStore()
     async with broker(store) as core:
-        await fill(core, 70)
+        await fill(core, P1, 70)
         async with broker(store, "broker-2") as other:
             await asyncio.sleep(30)
             assert segments(store) == [(1, 64), (65, 70)]
@@ -162,7 +121,7 @@ async def test_small_rows_wait_until_they_are_old() -> None:
     store = MemoryStore()
     settings = dataclasses.replace(COMPACTING, compaction_objects=4096, compaction_age=100.0)
     async with broker(store, settings=settings) as core:
-        await fill(core, 130)
+        await fill(core, P1, 130)
         await asyncio.sleep(60)
         assert segments(store) == []
         await asyncio.sleep(60)
@@ -175,30 +134,14 @@ async def test_what_does_not_fit_into_memory_becomes_several_segments() -> None:
     async with broker(store, settings=settings) as core:
         await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
-        await fill(core, 60)
-        await fill(core, 10, name="users")
+        await fill(core, P1, 60)
+        await fill(core, P1, 10, name="users")
         await asyncio.sleep(20)
         found = segments(store)
         assert len(found) > 1
         assert (found[0][0], found[-1][1]) == (1, 60)
         assert await keys_of(core, "orders", P1) == keys(1, 60)
         assert await keys_of(core, "users", P1) == keys(1, 10)
-
-
-async def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> Compactor:
-    """Make one that takes the row of a broker for its own, and has found it in the store."""
-    made = Compactor(
-        core.name,
-        core.incarnation,
-        core.catalogs,
-        RowReaders(store, core.cluster.identity, 1),
-        store,
-        settings=dataclasses.replace(COMPACTING, compaction_objects=objects),
-        wall_us=virtual_us,
-        executor=in_place,
-    )
-    await made._readers.row(core.catalog, 1, "broker-1").tail()
-    return made
 
 
 def runs(store: MemoryStore) -> list[str]:
@@ -210,7 +153,7 @@ async def test_two_that_compact_one_row_at_once_do_no_harm(borders: tuple[int, i
     store = WatchedStore()
     store.before = lambda *_: asyncio.sleep(0.001)
     async with broker(store, settings=BY_HAND) as core:
-        await fill(core, 200)
+        await fill(core, P1, 200)
         both = [await compactor(core, store, x) for x in borders]
         await asyncio.gather(*(x.step() for x in both))
         found = segments(store)
@@ -230,7 +173,7 @@ async def test_a_run_that_was_cut_off_is_made_again_and_leaves_nothing(again: in
 
     store.before = fail_once
     async with broker(store, settings=BY_HAND) as core:
-        await fill(core, 130)
+        await fill(core, P1, 130)
         killed = await compactor(core, store)
         assert (await killed.step(), killed.done.failed) == (False, 1)
         assert segments(store) == [(1, 64)]  # named by no run
@@ -244,10 +187,10 @@ async def test_another_thing_under_a_segments_name_is_not_taken_for_it() -> None
     async with broker(store, settings=BY_HAND) as core:
         await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
-        await fill(core, 32)
+        await fill(core, P1, 32)
         for n in range(1, 33):
             await put(core, "users", batch(P1, f"u{n}"))
-        await fill(core, 1, 33)
+        await fill(core, P1, 1, first=33)
         first = await compactor(core, store)
         await first.step()
         [run] = runs(store)
@@ -265,7 +208,7 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
     async with broker(store) as core:
         old = core.catalog
         rows = RowReaders(store, core.cluster.identity, 1)
-        await fill(core, 65)
+        await fill(core, P1, 65)
         await rows.row(old, 1, "broker-1").tail()  # it has the places of all in memory
         await asyncio.sleep(20)
         assert flushes(store) == [65]
@@ -280,7 +223,7 @@ async def test_of_a_row_that_is_compacted_all_the_time_objects_are_deleted() -> 
     store, said = MemoryStore(), [1, 1]
     async with broker(store) as core:
         for n in range(10):  # with each look more is in runs than with the one before
-            await fill(core, 64, 64 * n + 1)
+            await fill(core, P1, 64, first=64 * n + 1)
             await asyncio.sleep(2)
             said.append(core.catalog.eras[0].rows[0].kept_from)
             assert flushes(store)[0] <= said[-3], "the grace of what came since is not over"
@@ -295,9 +238,7 @@ async def test_retention_deletes_whole_segments_and_says_so_first() -> None:
         await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
         await put(core, "users", batch(P1, "u1"))
-        for n in range(1, 201):
-            await put(core, "orders", batch(P1, f"k{n}"))
-            await asyncio.sleep(1)
+        await fill(core, P1, 200, pause=1)
         assert len(segments(store)) == 3
         await core.catalogs.retain("orders", seconds=100, bytes_=None)
         await asyncio.sleep(11)
@@ -316,7 +257,7 @@ async def test_retention_deletes_whole_segments_and_says_so_first() -> None:
 async def test_all_records_of_a_compacted_era_are_deleted_and_it_still_ends() -> None:
     store = MemoryStore()
     async with broker(store) as core:
-        await fill(core, 70)
+        await fill(core, P1, 70)
         async with broker(store, "broker-2"):
             await asyncio.sleep(30)
             await core.catalogs.retain("orders", seconds=5, bytes_=None)
@@ -337,8 +278,8 @@ async def test_a_damaged_segment_is_reported_for_its_partition_until_it_is_resto
     async with broker(store) as core:
         await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
-        await fill(core, 50)
-        await fill(core, 20, name="users")
+        await fill(core, P1, 50)
+        await fill(core, P1, 20, name="users")
         await asyncio.sleep(20)
         [key] = segment_keys(store)
         whole = store.objects[key]
@@ -357,12 +298,12 @@ async def test_a_partition_is_not_at_its_end_where_all_of_its_records_are_missin
     async with broker(store) as core:
         await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
-        await fill(core, 10, name="users")
-        await fill(core, 130)
+        await fill(core, P1, 10, name="users")
+        await fill(core, P1, 130)
         await asyncio.sleep(20)
         for key in [x for x in store.objects if x.startswith(("segments/", "compacted/"))]:
             del store.objects[key]
-        async with broker(store, "broker-2", BY_HAND) as other:
+        async with broker(store, "broker-2", settings=BY_HAND) as other:
             with pytest.raises(RangeDamaged, match="records 1 to 10 are missing"):
                 await other.read("users", RangeId(P1), 0)
 
@@ -370,7 +311,7 @@ async def test_a_partition_is_not_at_its_end_where_all_of_its_records_are_missin
 async def test_an_engine_reads_what_a_run_names_though_no_listing_shows_it_yet() -> None:
     store = LateStore()
     async with broker(store) as core:
-        await fill(core, 70)
+        await fill(core, P1, 70)
         await asyncio.sleep(20)
         assert flush_key(1, "broker-1", 1) not in store.objects
         stored = await StoredCollection.open(store, "orders")
@@ -382,7 +323,7 @@ async def test_an_engine_reads_what_a_run_names_though_no_listing_shows_it_yet()
 async def test_a_segment_stays_while_some_of_it_is_kept() -> None:
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as core:
-        await fill(core, 65)
+        await fill(core, P1, 65)
         one = await compactor(core, store)
         row = one._readers.row(core.catalog, 1, "broker-1")
         await one.step()
@@ -400,7 +341,7 @@ async def test_a_segment_stays_while_some_of_it_is_kept() -> None:
 async def test_a_run_is_not_named_while_an_object_of_it_is_damaged() -> None:
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as core:
-        await fill(core, 65)
+        await fill(core, P1, 65)
         key = flush_key(1, "broker-1", 30)
         whole = store.objects[key]
         store.objects[key] = whole[:-1] + bytes([whole[-1] ^ 1])
@@ -415,7 +356,7 @@ async def test_a_run_is_not_named_while_an_object_of_it_is_damaged() -> None:
 async def test_a_run_is_not_made_of_records_that_do_not_follow_each_other() -> None:
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as core:
-        await fill(core, 65)
+        await fill(core, P1, 65)
         place = Place(1, "broker-1", 30)
         data = store.objects[flush_key(*place)]
         header = decode_header(data, core.cluster.identity, place)

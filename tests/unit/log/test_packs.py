@@ -5,14 +5,13 @@ import pytest
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.catalog.transitions import with_kept_from
 from changefeed.log.errors import Damaged
 from changefeed.log.format.pack import Place, header_bytes
 from changefeed.log.format.runs import decode_run
 from changefeed.log.maintenance import run_maker
 from changefeed.log.stores.memory_store import MemoryStore
-from tests.support.brokers import batch, keys_of, open_ids, put
-from tests.unit.log.test_compaction import BY_HAND, P1, broker, compactor
+from tests.support.brokers import batch, fill, keys_of, open_ids, put
+from tests.support.compacting import BY_HAND, P1, broker, compactor, delete_flushes
 
 PARTS = 40
 FLUSHES = 66
@@ -33,12 +32,6 @@ def compacted(store: MemoryStore) -> list[str]:
     return [x for x in store.objects if x.startswith(("compacted/", "segments/"))]
 
 
-async def delete_what_is_in_runs(core: BrokerCore, store: MemoryStore) -> None:
-    await core.catalogs.change(lambda x: with_kept_from(x, {(1, "broker-1"): 65}))
-    for number in range(1, 65):
-        del store.objects[f"wal/00000001/broker-1/{number:012}"]
-
-
 @pytest.mark.parametrize(
     ("parquet", "large", "objects"), [(True, 10**6, 1), (False, 1, 1), (True, 1, 2)]
 )
@@ -55,7 +48,7 @@ async def test_many_small_partitions_become_one_object_or_share_a_segment(
         last = core.readers.row(core.catalog, 1, "broker-1").runs
         assert await last.look() == 64
         names = open_ids(core, "wide")[:3]
-        await delete_what_is_in_runs(core, store)
+        await delete_flushes(core, store, 64)
         async with broker(store, "broker-2", settings=BY_HAND) as other:
             for name in names:
                 assert len(await keys_of(other, "wide", name)) == FLUSHES
@@ -69,8 +62,7 @@ async def test_a_run_that_is_damaged_stops_what_it_holds_until_it_is_restored(
 ) -> None:
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as core:
-        for n in range(1, 66):
-            await put(core, "orders", batch(P1, f"k{n}", at_us=n))
+        await fill(core, P1, 65)
         assert await (await compactor(core, store)).step()
         [run] = compacted(store)
         sound = store.objects[run]
@@ -79,7 +71,7 @@ async def test_a_run_that_is_damaged_stops_what_it_holds_until_it_is_restored(
         hurt = bytearray(sound)
         hurt[place] ^= 1
         store.objects[run] = bytes(hurt)
-        await delete_what_is_in_runs(core, store)
+        await delete_flushes(core, store, 64)
         async with broker(store, "broker-2", settings=BY_HAND) as other:
             with pytest.raises((RangeDamaged, Damaged)):
                 await other.read("orders", RangeId(P1), 0)

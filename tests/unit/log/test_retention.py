@@ -21,6 +21,7 @@ from changefeed.log.stores.memory_store import MemoryStore
 from tests.support.brokers import (
     QUICK,
     batch,
+    fill,
     first_broker,
     in_era,
     keys_of,
@@ -33,20 +34,13 @@ from tests.support.watched_store import WatchedStore
 P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
 
 
-async def fill(core: BrokerCore, partition: str, count: int) -> None:
-    """Write one record after another, each in an object of its own, a second apart."""
-    for n in range(1, count + 1):
-        await put(core, "orders", batch(partition, f"k{n}"))
-        await asyncio.sleep(1)
-
-
 KEEPING = dataclasses.replace(QUICK, retention_interval=5.0, delete_grace=10.0)
 
 
 async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_learn_it() -> None:
     store = MemoryStore()
     async with first_broker(store, parts=1, settings=KEEPING) as core:
-        await fill(core, P1, 200)
+        await fill(core, P1, 200, pause=1)
         await core.catalogs.retain("orders", seconds=100, bytes_=None)
         await asyncio.sleep(70)
         assert await start_of(core) == 128  # objects with tables are 1, 65, 129, 193
@@ -65,7 +59,7 @@ async def test_a_row_that_grows_while_its_end_is_read_is_not_damaged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with first_broker(MemoryStore(), parts=1, settings=KEEPING) as core:
-        await fill(core, P1, 70)
+        await fill(core, P1, 70, pause=1)
         await core.catalogs.retain("orders", seconds=1, bytes_=None)
         await asyncio.sleep(30)
         assert await start_of(core) == 64
@@ -110,7 +104,7 @@ async def test_an_object_is_kept_while_one_of_its_collections_keeps_it() -> None
         await core.catalogs.create("users", parts=1)
         await asyncio.sleep(1)
         await put(core, "users", batch(P1, "u"))
-        await fill(core, P1, 100)
+        await fill(core, P1, 100, pause=1)
         await core.catalogs.retain("orders", seconds=20, bytes_=None)
         await asyncio.sleep(60)
         assert await start_of(core) > 0
@@ -140,7 +134,7 @@ async def test_what_is_to_be_kept_for_ever_by_now_is_not_cut_as_was_asked_before
             await catalogs.retain("orders", seconds=None, bytes_=None)
 
     async with first_broker(store, parts=1, settings=KEEPING) as core:
-        await fill(core, P1, 200)
+        await fill(core, P1, 200, pause=1)
         await core.catalogs.retain("orders", seconds=40, bytes_=None)
         store.before = keep_all
         await asyncio.sleep(30)
@@ -184,7 +178,7 @@ async def test_a_master_whose_clock_is_ahead_of_the_stores_deletes_nothing_for_t
         wall_us=lambda: virtual_us() + int(ahead * 1e6),
     ) as core:
         await core.catalogs.retain("orders", seconds=100, bytes_=None)
-        await fill(core, P1, 80)
+        await fill(core, P1, 80, pause=1)
         ahead = YEAR
         await asyncio.sleep(60)
         assert await start_of(core) == 0
@@ -198,7 +192,7 @@ async def test_a_jump_of_the_only_clock_deletes_ten_times_what_time_has_passed_a
     store = _Machine()
     async with first_broker(store, parts=1, settings=KEEPING, wall_us=store.wall_us) as core:
         await core.catalogs.retain("orders", seconds=100, bytes_=None)
-        await fill(core, P1, 200)
+        await fill(core, P1, 200, pause=1)
         assert await start_of(core) == 64
         store.ahead = YEAR
         await asyncio.sleep(6)  # one look or two: a minute's records at the most
@@ -213,7 +207,7 @@ async def test_masters_that_live_for_a_moment_go_on_where_the_one_before_has_com
     store = _Machine()
     quick = dataclasses.replace(KEEPING, retention_interval=2.0, delete_grace=1.0)
     async with first_broker(store, parts=1, settings=quick, wall_us=store.wall_us) as core:
-        await fill(core, P1, 200)
+        await fill(core, P1, 200, pause=1)
         await core.catalogs.retain("orders", seconds=100, bytes_=None)
     store.ahead = YEAR
     starts = []
@@ -232,7 +226,7 @@ async def test_a_cut_is_taken_back_where_a_clock_is_set_right_or_people_say_so_i
 ) -> None:
     store = _Machine()
     async with first_broker(store, parts=1, settings=KEEPING, wall_us=store.wall_us) as core:
-        await fill(core, P1, 80)
+        await fill(core, P1, 80, pause=1)
         await core.catalogs.retain("orders", seconds=seconds, bytes_=None)
         store.ahead = ahead
         await asyncio.sleep(16)

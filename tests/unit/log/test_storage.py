@@ -8,9 +8,9 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.catalog.transitions import with_kept_from
 from changefeed.log.stores.memory_store import MemoryStore
-from tests.support.brokers import columns, first_broker
+from tests.support.brokers import columns, fill, first_broker
+from tests.support.compacting import broker, segments
 from tests.support.watched_store import WatchedStore
-from tests.unit.log.test_compaction import broker, fill, segments
 
 pytestmark = pytest.mark.usefixtures("all_in_parquet")
 
@@ -20,7 +20,7 @@ P1, P2 = RangeId("e1.p01.v00-ff"), RangeId("e1.p02.v00-ff")
 async def test_ended_ranges_count_what_is_left_of_them_and_their_segments() -> None:
     store = MemoryStore()
     async with broker(store) as core:
-        await fill(core, 200)
+        await fill(core, P1, 200)
         await core.catalogs.split("orders")
         await asyncio.sleep(30)
         before = {x.range: x for x in (await core.storage("orders")).ranges}
@@ -55,7 +55,7 @@ async def test_objects_are_counted_without_a_listing_however_many_there_are() ->
 
     store.before = note
     async with first_broker(store, parts=2) as core:
-        await fill(core, 300)
+        await fill(core, P1, 300)
         await core.catalogs.split("orders")
         await asyncio.sleep(5)
         row = core.catalog.eras[0].rows[0]

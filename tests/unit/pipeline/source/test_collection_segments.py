@@ -10,8 +10,6 @@ import pytest
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.catalog.names import flush_key, segments_of
-from changefeed.log.catalog.transitions import with_kept_from
 from changefeed.log.format.block_format import lay_out
 from changefeed.log.format.flush import TABLE_EVERY
 from changefeed.log.protocol.messages import Batch
@@ -25,7 +23,7 @@ from changefeed.pipeline.source.record_batches import EVERYTHING, Envelope
 from changefeed.pipeline.source.spark import slices_between
 from changefeed.pipeline.source.stored_reader import StoredAccess
 from tests.support.brokers import first_broker, put
-from tests.unit.log.test_compaction import compactor
+from tests.support.compacting import compactor, delete_flushes, segment_keys
 
 from .test_collection_reader import at, read, reading
 
@@ -57,15 +55,7 @@ async def filled() -> AsyncIterator[tuple[BrokerCore, MemoryStore]]:
 async def compact(core: BrokerCore, store: MemoryStore) -> None:
     """Make two runs, with a segment each, and delete the objects that became them."""
     assert await (await compactor(core, store)).step()
-    kept = {(1, "broker-1"): COMPACTED + 1}
-    await core.catalogs.change(lambda x: with_kept_from(x, kept))
-    for n in range(1, COMPACTED + 1):
-        del store.objects[flush_key(1, "broker-1", n)]
-
-
-def segment_keys(store: MemoryStore) -> list[str]:
-    """Return the segments, the older one first."""
-    return sorted(x for x in store.objects if x.startswith(segments_of("orders")))
+    await delete_flushes(core, store, COMPACTED)
 
 
 def rows(access: StoredAccess) -> list[dict[str, Any]]:
