@@ -10,7 +10,7 @@ import pytest
 
 from changefeed.log.directory.directory import create_log
 from tests.support.disks import ext4_at
-from tests.support.processes import ended
+from tests.support.processes import ended, python
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,7 +85,7 @@ async def test_a_user_without_rights_is_told_what_is_missing(tmp_path: Path) -> 
         for x in folders:
             x.chmod(0o555)
         try:
-            denied = ended(sys.executable, "-c", DENIED, home, cwd=tmp_path)
+            denied = python(DENIED, home, cwd=tmp_path)
             opened, writing, making, reading = denied.stdout.splitlines()
             assert opened == "done"
             assert "Give this user the right to" in writing

@@ -12,15 +12,15 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from zipfile import ZipFile
 
-import deltalake
 import pyspark
 import pytest
 
 from changefeed.pipeline.source.planning import first_offset
 from tests.support import wheels
+from tests.support.delta_rows import rows_of
 from tests.support.held_commits import APPENDED, MERGED, Hold, commits
 from tests.support.pipeline_cosmos import ServedCosmos, served_cosmos
 from tests.support.pipeline_feeds import a_log
@@ -111,13 +111,6 @@ def kill_an_executor(cluster: SparkCluster, *, older: Sequence[int]) -> None:
     until(killed, patience=SECONDS)
 
 
-def rows(cwd: Path, table: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (
-        deltalake.DeltaTable(str(cwd / "tables" / table)).to_pyarrow_table().to_pylist()
-    )
-    return found
-
-
 def batches(cwd: Path, table: str, folder: str) -> int:
     return len([*(cwd / "tables/_checkpoints" / table / folder).glob("[0-9]*")])
 
@@ -161,11 +154,10 @@ def test_executors_and_drivers_are_killed_and_tables_of_all_versions_are_exact(
     with running(once, tmp_path) as driver:
         assert driver.wait(SECONDS) == 0, (tmp_path / "said").read_text()[-5000:]
 
-    changes = rows(tmp_path, "changes")
+    changes = rows_of(tmp_path / "tables/changes")
     assert len(changes) == len({(x["range"], x["sequence"]) for x in changes}) == 175
-    latest = {
-        x["id"]: None if x["deleted"] else x["value"]["n"] for x in rows(tmp_path, "latest")
-    }
+    items = rows_of(tmp_path / "tables/latest")
+    latest = {x["id"]: None if x["deleted"] else x["value"]["n"] for x in items}
     assert latest == {
         f"i{n}": 2 if n < 5 else None if n < 10 else int(n < 60) for n in range(100)
     }

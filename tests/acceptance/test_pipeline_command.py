@@ -2,29 +2,24 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
-from typing import Any
 from urllib.request import urlopen
 
-import deltalake
 import pytest
 
 from changefeed.feeds.feed import RangeId
 from changefeed.pipeline.checkpoint_dir import committed, is_owned, owned
 from changefeed.runtime.errors import UserError
+from tests.support.commands import changefeed, left_running
+from tests.support.delta_rows import rows_of
 from tests.support.pipeline_feeds import a_log, append_to
-from tests.support.processes import PATIENCE, beside, ended, until
+from tests.support.processes import PATIENCE, until
 from tests.support.succession import replace_partitions
 
-COMMAND = (sys.executable, "-P", "-m", "changefeed", "pipeline")
+RUN = ("pipeline", "run", "--config=pipeline.toml")
 SETTINGS = """\
 feed = "eventlog:log"
 directory = "tables"
@@ -39,24 +34,13 @@ interval = 0
 """
 
 
-def pipeline(
-    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return ended(*COMMAND, *arguments, cwd=cwd, env=env, patience=PATIENCE)
-
-
-def started(cwd: Path, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    command = (*COMMAND, "run", "--config=pipeline.toml", *arguments)
-    return beside(*command, cwd=cwd, said=cwd / "said")
-
-
 def batches(cwd: Path, table: str, folder: str) -> int:
     return len(list((cwd / "tables/_checkpoints" / table / folder).glob("[0-9]*")))
 
 
 def killed_between_the_commits(count: int, cwd: Path) -> None:
     """Kill a pipeline when a batch is in the table, which Spark does not know yet."""
-    with started(cwd) as process:
+    with left_running(*RUN, cwd=cwd) as process:
         until(
             lambda: commits_of_the_table(cwd) > count, process, cwd / "said", patience=PATIENCE
         )  # the first makes it
@@ -64,12 +48,6 @@ def killed_between_the_commits(count: int, cwd: Path) -> None:
 
 def commits_of_the_table(cwd: Path) -> int:
     return len(list((cwd / "tables/changes/_delta_log").glob("[0-9]*.json")))
-
-
-def rows(cwd: Path, table: str) -> list[dict[str, Any]]:
-    found = deltalake.DeltaTable(str(cwd / "tables" / table)).to_pyarrow_table()
-    listed: list[dict[str, Any]] = found.to_pylist()
-    return listed
 
 
 def test_killed_at_any_moment_each_change_is_in_the_tables_exactly_once(tmp_path: Path) -> None:
@@ -81,11 +59,11 @@ def test_killed_at_any_moment_each_change_is_in_the_tables_exactly_once(tmp_path
     halves = [(n, low, low + 127) for n in range(2) for low in (0, 128)]
     asyncio.run(replace_partitions(tmp_path / "log", old, halves))
     append_to(tmp_path / "log", {"k3": 50})
-    done = pipeline("run", "--once", "--config=pipeline.toml", cwd=tmp_path)
+    done = changefeed(*RUN, "--once", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    changes = rows(tmp_path, "changes")
+    changes = rows_of(tmp_path / "tables/changes")
     assert len(changes) == len({(x["range"], x["sequence"]) for x in changes}) == 1100
-    latest = {x["key"]: x["body"] for x in rows(tmp_path, "latest")}
+    latest = {x["key"]: x["body"] for x in rows_of(tmp_path / "tables/latest")}
     assert latest == {f"k{n}": '{"n": 99}' if n != 3 else '{"n": 49}' for n in range(10)}
 
 
@@ -95,13 +73,12 @@ def test_the_environment_says_what_to_keep_and_where_metrics_are_pushed(
     a_log(tmp_path / "log", {"k": 100}, parts=1)
     settings = {"FEED": "eventlog:log", "DIRECTORY": "tables", "LATEST__ENABLED": "false"}
     env = {
-        **os.environ,
         **{f"CHANGEFEED_PIPELINE__{name}": value for name, value in settings.items()},
         "OTEL_METRICS_EXPORTER": "console",
     }
-    done = pipeline("run", "--once", cwd=tmp_path, env=env)
+    done = changefeed("pipeline", "run", "--once", cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
-    assert len(rows(tmp_path, "changes")) == 100
+    assert len(rows_of(tmp_path / "tables/changes")) == 100
     assert not (tmp_path / "tables/latest").exists()
     names = {"changefeed.pipeline.changes", "changefeed.pipeline.lag", "changefeed-pipeline"}
     assert {x for x in names if f'"{x}"' in done.stdout} == names, done.stdout
@@ -115,7 +92,7 @@ def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
     a_log(tmp_path / "log", {f"k{n}": total // 10 for n in range(10)}, parts=2)
     checkpoint = str(tmp_path / "tables/_checkpoints/changes")
     assert (committed(checkpoint), is_owned(checkpoint)) == (None, False)
-    with started(tmp_path, "--set=web.port=0") as process:
+    with left_running(*RUN, "--set=web.port=0", cwd=tmp_path) as process:
         until(lambda: in_a_batch(tmp_path, 2), process, tmp_path / "said", patience=PATIENCE)
         with pytest.raises(UserError, match="stop it first"), owned(checkpoint):
             pass
@@ -132,7 +109,7 @@ def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
     said = (tmp_path / "said").read_text()
     assert "pipeline.stopped" in said
     assert "broken off" not in said
-    done = pipeline("status", "--config=pipeline.toml", "--json", cwd=tmp_path)
+    done = changefeed("pipeline", "status", RUN[-1], "--json", cwd=tmp_path)
     after = json.loads(done.stdout)["tables"]
     assert [(x["table"], x["running"]) for x in after] == [
         ("changes", False),
@@ -142,7 +119,7 @@ def test_told_to_stop_a_pipeline_ends_its_batches_and_says_how_far_it_is(
         last = batches(tmp_path, x["table"], "commits")
         assert batches(tmp_path, x["table"], "offsets") == last == x["batch"] + 1
         assert x["lag"] == sum(y["lag"] for y in x["ranges"]) == total - 150 * last
-    assert len(rows(tmp_path, "changes")) == total - after[0]["lag"]
+    assert len(rows_of(tmp_path / "tables/changes")) == total - after[0]["lag"]
 
 
 def in_a_batch(cwd: Path, least: int) -> bool:

@@ -4,14 +4,12 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from changefeed.feeds.feed import RangeId
-from tests.support.commands import COMMAND, QUICK, invoked
+from tests.support.commands import QUICK, invoked, left_running
 from tests.support.pipeline_feeds import a_log, append_to
-from tests.support.processes import PATIENCE, beside, until
+from tests.support.processes import PATIENCE, until
 from tests.support.succession import replace_partitions
 
 FEED = "--feed=eventlog:log"
@@ -80,11 +78,7 @@ def delivered(cwd: Path) -> list[tuple[str, int]]:
 
 def stopped_after(count: int, cwd: Path, *arguments: str) -> None:
     """Run a command until so many changes are delivered, and stop it as Ctrl-C does."""
-    with left_running(cwd, *arguments) as process:
+    with left_running(*arguments, cwd=cwd) as process:
         until(lambda: len(delivered(cwd)) >= count, process, cwd / "said")
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE) == 0, (cwd / "said").read_text()
-
-
-def left_running(cwd: Path, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    return beside(*COMMAND, *arguments, cwd=cwd, said=cwd / "said")

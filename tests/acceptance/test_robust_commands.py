@@ -3,9 +3,8 @@
 import asyncio
 import os
 import signal
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from socket import create_connection
@@ -13,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 import pytest
 
-from tests.support.commands import COMMAND, every_command, running
+from tests.support.commands import COMMAND, every_command, left_running, running
 from tests.support.leased_log import make_home, stored
 from tests.support.pipeline_feeds import a_checkpoint
 from tests.support.ports import free_port
@@ -95,39 +94,15 @@ async def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@contextmanager
-def started(words: Sequence[str], cwd: Path, out: int) -> Iterator["subprocess.Popen[bytes]"]:
-    with subprocess.Popen(
-        [*COMMAND, *words],
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=subprocess.PIPE,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-@contextmanager
-def unread() -> Iterator[int]:
-    """A pipe that no process reads."""
+def unread() -> int:
+    """Return the end of a pipe that no process reads."""
     read, write = os.pipe()
     os.close(read)
-    try:
-        yield write
-    finally:
-        os.close(write)
+    return write
 
 
-@contextmanager
-def full() -> Iterator[int]:
-    handle = os.open("/dev/full", os.O_WRONLY)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+def full() -> Path:
+    return Path("/dev/full")
 
 
 def answers(port: int) -> bool:
@@ -137,7 +112,10 @@ def answers(port: int) -> bool:
 
 
 UNREAD: Final = "Broken pipe"
-OUTPUTS: Final = {UNREAD: unread, "No space left on device": full}
+OUTPUTS: Final[Mapping[str, Callable[[], Path | int]]] = {
+    UNREAD: unread,
+    "No space left on device": full,
+}
 
 
 @pytest.mark.parametrize(
@@ -150,14 +128,14 @@ def test_output_that_is_not_taken_fails_only_what_looks(
     does, prints, _ = CASES[name]
     port = free_port()
     words = f"{name} {prints}".format(port=port, place=place).split()
-    with OUTPUTS[reason]() as out, started(words, place, out) as process:
+    with left_running(*words, cwd=place, printed=OUTPUTS[reason]()) as process:
         if does == "serves":
             until(partial(answers, port), process)
             process.terminate()
-        _, written = process.communicate(timeout=PATIENCE)
-    said = written.decode()
+        code = process.wait(PATIENCE)
+    said = (place / "said").read_text()
     fails = 128 + signal.SIGPIPE if reason == UNREAD else 1
-    assert process.returncode == (fails if does == "looks" else 0), said
+    assert code == (fails if does == "looks" else 0), said
     assert "Traceback" not in said
     if does != "serves":
         assert (reason in said) == (does == "acts" or reason != UNREAD), said
@@ -192,16 +170,17 @@ async def test_a_command_that_waits_ends_at_once_when_it_is_asked_to(
 def test_a_question_that_the_output_does_not_take_is_asked_elsewhere(place: Path) -> None:
     before = stored(place, "position")
     words = f"reset --all --to=beginning {FLEET}".split()
-    with unread() as out, started(words, place, out) as process:
-        _, said = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, stored(place, "position")) == (1, before)
-    assert b"Move 2 ranges?" in said
-    assert b"nothing was changed" in said
+    with left_running(*words, cwd=place, printed=unread()) as process:
+        assert process.wait(PATIENCE) == 1
+    assert stored(place, "position") == before
+    said = (place / "said").read_text()
+    assert "Move 2 ranges?" in said
+    assert "nothing was changed" in said
 
 
 def test_positions_that_were_not_written_are_a_failure(place: Path) -> None:
     words = f"positions export - {FLEET}".split()
-    with unread() as out, started(words, place, out) as process:
+    with left_running(*words, cwd=place, printed=unread()) as process:
         assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
     shell = ("sh", "-c", 'exec "$@" >&-', "sh")
     closed = ended(*shell, *COMMAND, *words, cwd=place)

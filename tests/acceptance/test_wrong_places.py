@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from tests.support.commands import every_command
 from tests.support.leased_log import make_home
-from tests.support.processes import PATIENCE
+from tests.support.processes import ended
 
 Kind = Literal["folder", "empty", "locked", "in-locked", "below-file"]
 KINDS: Final[Sequence[Kind]] = ("folder", "empty", "locked", "in-locked", "below-file")
@@ -146,17 +145,10 @@ class Ended(NamedTuple):
 def run_all(cases: Sequence[str], home: Path) -> list[Ended]:
     """Run commands one after the other in one process that is bound by the rights of files."""
     unprivileged = ["setpriv", "--bounding-set=-dac_override,-dac_read_search,-fowner"]
-    ended = subprocess.run(
-        [*(unprivileged if os.geteuid() == 0 else []), sys.executable, "-c", RUN_ALL],
-        cwd=home,
-        input=json.dumps(cases),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return [msgspec.json.decode(x, type=Ended) for x in ended.stdout.splitlines()]
+    command = (*(unprivileged if os.geteuid() == 0 else []), sys.executable, "-c", RUN_ALL)
+    done = ended(*command, cwd=home, stdin=json.dumps(cases))
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [msgspec.json.decode(x, type=Ended) for x in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("kind", KINDS)

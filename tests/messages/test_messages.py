@@ -1,9 +1,8 @@
 """What errors say is what was reviewed."""
 
-import sys
 from pathlib import Path
 
-from tests.support.processes import ended
+from tests.support.processes import python
 
 from .catalogue import PAGE
 
@@ -13,7 +12,7 @@ WRITTEN = "from tests.messages.catalogue import written; print(written(), end=''
 
 def test_messages_are_those_of_the_reviewed_page() -> None:
     """In a process of its own: other tests register observers, which a sentence would list."""
-    said = ended(sys.executable, "-c", WRITTEN, cwd=ROOT)
-    assert said.stdout.splitlines() == PAGE.read_text().splitlines(), (
-        said.stderr or "read the new sentences, then run: python -m tests.messages"
+    said = python(WRITTEN, cwd=ROOT).stdout
+    assert said.splitlines() == PAGE.read_text().splitlines(), (
+        "read the new sentences, then run: python -m tests.messages"
     )

@@ -8,7 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, chdir, closing
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    chdir,
+    closing,
+)
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +24,7 @@ from typer.testing import CliRunner
 from changefeed.cli.app import app
 from changefeed.log.records import Record
 from tests.support import make
-from tests.support.processes import PATIENCE, Running, ended, started
+from tests.support.processes import PATIENCE, Running, beside, ended, started
 
 COMMAND = (sys.executable, "-P", "-m", "changefeed")
 QUICK = tuple(
@@ -76,6 +81,14 @@ def running(
     # The lines about single leases are what many stories are followed by.
     more = {"CHANGEFEED_LOG__LEVEL": "debug", **(env or {})}
     return started(*COMMAND, *arguments, cwd=cwd, env={**_environment(), **more})
+
+
+def left_running(
+    *arguments: str, cwd: Path, printed: Path | int | None = None
+) -> AbstractContextManager["subprocess.Popen[bytes]"]:
+    """Start a command with all that it starts; what it says is added to the file ``said``."""
+    said = cwd / "said"
+    return beside(*COMMAND, *arguments, cwd=cwd, env=_environment(), said=said, printed=printed)
 
 
 def a_log_of(count: int, cwd: Path, parts: int = 4) -> None:

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -27,7 +28,7 @@ _numbers = itertools.count()
 
 def ended(
     *command: Word,
-    cwd: Path,
+    cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     stdin: str = "",
     patience: float = PATIENCE,
@@ -43,6 +44,15 @@ def ended(
         timeout=patience,
         check=False,
     )
+
+
+def python(
+    code: str, *arguments: Word, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of Python, which must end well."""
+    done = ended(sys.executable, "-c", code, *arguments, cwd=cwd, env=env)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 class Running:
@@ -112,14 +122,16 @@ def beside(
     *command: Word,
     cwd: Path,
     said: Path,
-    printed: Path | None = None,
+    printed: Path | int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program with all that it starts, such as a JVM: they are killed together.
 
-    What it says is added to a file; ``printed`` takes its standard output, if that is another.
+    What it says is added to a file; ``printed`` takes its standard output, if that is another:
+    a file, or a handle, which is closed here.
     """
-    with said.open("ab") as log, (printed or said).open("ab") as out:
+    place = said if printed is None else printed
+    with said.open("ab") as log, open(place, "ab") as out:  # noqa: PTH123 - or a handle
         process = subprocess.Popen(
             command,
             cwd=cwd,

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import patch
 
-import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark import __version__
 
 from changefeed.feeds.feed import Operation
@@ -22,6 +20,7 @@ from changefeed.log.directory.writer import compact_log
 from changefeed.log.records import Record
 from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables.queries import TableQueries
+from tests.support.delta_rows import rows_of
 from tests.support.pipeline_feeds import a_log, append_records
 from tests.support.source_program import session
 from tests.support.spark_queries import forget_the_last_commit, run_to_end
@@ -53,10 +52,7 @@ def in_tables(wanted: PipelineSettings) -> Mapping[str, object]:
     """Return what is in the tables: how many changes, and how many differ; the number in each
     item, and whether it is deleted; what the figures add up to.
     """
-    changes, latest, daily = (
-        pa.table(DeltaTable(wanted.table(x)).to_pyarrow_table()).to_pylist()
-        for x in ("changes", "latest", "daily")
-    )
+    changes, latest, daily = (rows_of(wanted.table(x)) for x in ("changes", "latest", "daily"))
     return {
         "changes": [len(changes), len({(x["range"], x["sequence"]) for x in changes})],
         "latest": {x["key"]: [(x["value"] or {}).get("n"), x["deleted"]] for x in latest},

@@ -16,7 +16,7 @@ import yaml
 from changefeed.host.settings import load_settings
 from changefeed.log.brokers.settings import BrokerSettings, load_broker_settings
 from changefeed.runtime.settings_schema import names
-from tests.support.processes import ended
+from tests.support.processes import ended, python
 from tests.support.promtool import RULES
 
 ROOT = Path(__file__).parents[3]
@@ -136,7 +136,7 @@ def test_the_values_of_the_tutorial_make_three_hosts_with_its_settings(tmp_path:
     assert hosts["containers"][0]["image"] == "registry.example/orders:1"
     assert monitor["containers"][0]["image"] == "registry.example/orders:1"
     observer = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
-    assert ended(sys.executable, "-c", observer, cwd=tmp_path).returncode == 0
+    python(observer, cwd=tmp_path)
 
 
 COMMANDS = {

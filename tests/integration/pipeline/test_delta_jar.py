@@ -14,14 +14,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.duckdb_reader import read_by_duckdb
+from tests.support.delta_rows import read_by_duckdb, rows_of
 from tests.support.pipeline_delta import DIRECTORIES, NAMES
 from tests.support.processes import PATIENCE, ended
 
@@ -33,11 +31,6 @@ def jars(folder: str) -> Sequence[str]:
     found = [sorted(map(str, Path(folder).rglob(name)))[-1:] for name in names]
     assert all(found), f"CHANGEFEED_DELTA_JARS={folder} lacks one of {', '.join(names)}"
     return [x for one in found for x in one]
-
-
-def rows(directory: Path, name: str) -> list[dict[str, Any]]:
-    found = pa.table(DeltaTable(str(directory / name)).to_pyarrow_table()).to_pylist()
-    return sorted(found, key=repr)
 
 
 def commits(directory: Path, name: str, operation: str) -> Mapping[str, int]:
@@ -59,13 +52,12 @@ def test_spark_with_delta_writes_the_tables_that_it_writes_without(tmp_path: Pat
     said = ended(*program, cwd=root, stdin=json.dumps(jars(FOLDER)), patience=PATIENCE)
     assert said.returncode == 0, said.stderr[-3000:]
     for directory, name in product(DIRECTORIES, NAMES):
-        found = rows(tmp_path / directory, name)
+        found = rows_of(tmp_path / directory / name)
         by_spark = pq.read_table(tmp_path / "read" / directory / name).to_pylist()
         assert sorted(by_spark, key=repr) == found
-        by_duckdb = read_by_duckdb(str(tmp_path / directory / name))
-        assert sorted(by_duckdb, key=repr) == found
+        assert read_by_duckdb(tmp_path / directory / name) == found
     for name in NAMES:
-        with_jar, without = rows(tmp_path / "spark", name), rows(tmp_path / "here", name)
+        with_jar, without = (rows_of(tmp_path / x / name) for x in ("spark", "here"))
         assert with_jar == without
         assert len(with_jar) > 1
         assert commits(tmp_path / "here", name, "MERGE")["spark"] == 0

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
 from changefeed.feeds.feed import Operation, RangeId
@@ -17,7 +16,7 @@ from changefeed.pipeline.settings import PipelineSettings
 from changefeed.pipeline.tables import filling
 from changefeed.pipeline.tables.delta_sink import append_once
 from changefeed.pipeline.tables.queries import TableQueries
-from tests.support.duckdb_reader import read_by_duckdb
+from tests.support.delta_rows import read_by_duckdb, rows_of
 from tests.support.pipeline_feeds import a_log, append_records
 from tests.support.spark_queries import run_to_end
 from tests.support.succession import replace_partitions
@@ -80,17 +79,12 @@ def follow(spark: "SparkSession", wanted: PipelineSettings) -> Sequence[int]:
     return [sum(x.numInputRows for x in query.recentProgress) for query in queries if query]
 
 
-def rows(wanted: PipelineSettings, name: str) -> list[dict[str, Any]]:
-    found = DeltaTable(wanted.table(name)).to_pyarrow_table().to_pylist()
-    return sorted(found, key=lambda x: (x["range"], x["sequence"]))
-
-
 def assert_as_through_the_source(spark: "SparkSession", wanted: PipelineSettings) -> None:
     """Compare the tables with those of another pipeline, which was never filled."""
     other = wanted.model_copy(update={"directory": f"{wanted.directory} of a stream"})
     follow(spark, other)
     for name in wanted.tables:
-        assert rows(wanted, name) == rows(other, name)
+        assert rows_of(wanted.table(name)) == rows_of(other.table(name))
 
 
 def test_tables_are_filled_up_to_the_border_and_go_on_through_the_source(
@@ -98,16 +92,15 @@ def test_tables_are_filled_up_to_the_border_and_go_on_through_the_source(
 ) -> None:
     wanted = settings(path)
     assert [n >= 4 for n in fill(spark, wanted)] == [True, True]
-    assert len(rows(wanted, "changes")) == 600
+    assert len(rows_of(wanted.table("changes"))) == 600
     assert follow(spark, wanted) == [100, 100]
     assert fill(spark, wanted) == [], "nothing is sealed that they have not"
     assert_as_through_the_source(spark, wanted)
-    assert len(rows(wanted, "changes")) == 700
+    assert len(rows_of(wanted.table("changes"))) == 700
     append(path, 700, 800, seal=True)
     assert len(fill(spark, wanted)) == 2
-    assert sorted(read_by_duckdb(wanted.table("changes")), key=repr) == sorted(
-        rows(wanted, "changes"), key=repr
-    )
+    changes = wanted.table("changes")
+    assert read_by_duckdb(changes) == rows_of(changes)
     assert_as_through_the_source(spark, wanted)
 
 
@@ -162,7 +155,7 @@ def test_a_fill_that_dies_at_a_step_goes_on_as_a_fill_or_as_a_stream(
         append(path, 700 + 30 * len(begun), 730 + 30 * len(begun), seal=True)
     follow(spark, wanted)
     assert_as_through_the_source(spark, wanted)
-    assert len(rows(wanted, "changes")) == 760
+    assert len(rows_of(wanted.table("changes"))) == 760
 
 
 def batches(wanted: PipelineSettings, folder: str) -> Sequence[Path]:

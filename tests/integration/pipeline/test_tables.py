@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -18,6 +17,7 @@ from changefeed.pipeline.source.spark import stream
 from changefeed.pipeline.tables.aggregates import aggregated
 from changefeed.pipeline.tables.queries import TableQueries
 from changefeed.runtime.errors import UserError
+from tests.support.delta_rows import rows_of
 from tests.support.pipeline_feeds import a_log, append_records
 from tests.support.spark_queries import forget_the_last_commit, run_to_end
 
@@ -57,13 +57,6 @@ def kept(
     return [[json.loads(x.json) for x in query.recentProgress] for query in queries if query]
 
 
-def table(wanted: PipelineSettings, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pa.table(
-        DeltaTable(wanted.table(name)).to_pyarrow_table()
-    ).to_pylist()
-    return found
-
-
 def put(key: str, body: bytes, at: int = 0) -> Record:
     return Record(key=key, body=body, operation=Operation.REPLACE, committed_us=at * 1_000_000)
 
@@ -84,9 +77,9 @@ def test_every_change_is_appended_once_and_the_latest_of_each_item_is_kept(
     forget_the_last_commit(wanted, "changes")
     forget_the_last_commit(wanted, "latest")
     kept(spark, wanted)
-    changes = table(wanted, "changes")
+    changes = rows_of(wanted.table("changes"))
     assert len(changes) == len({(x["range"], x["sequence"]) for x in changes}) == 8
-    latest = {x["key"]: x for x in table(wanted, "latest")}
+    latest = {x["key"]: x for x in rows_of(wanted.table("latest"))}
     assert {key: (x["value"]["n"] if x["value"] else None) for key, x in latest.items()} == {
         "a": 70,
         "b": None,
@@ -125,7 +118,7 @@ def test_figures_by_a_time_in_the_body_have_each_change_once_however_late(
     kept(spark, wanted)
     append(log, put("a", body % (monday, 4), at=5 * day), put("c", b'{"at": "?"}', at=5 * day))
     kept(spark, wanted)
-    rows = table(wanted, "by_day")
+    rows = rows_of(wanted.table("by_day"))
     assert len(rows) == 4, "what comes late has a row of its own"
     found: dict[Any, list[float]] = {}
     for x in rows:
@@ -151,7 +144,8 @@ def test_a_watermark_drops_what_comes_for_windows_that_ended_before_it_and_nothi
         put("a", b"1", 2 * hour + 1),
     )
     (progress,) = kept(spark, wanted)
-    assert {x["window_start"].hour: x["changes"] for x in table(wanted, "hourly")} == {
+    hourly = rows_of(wanted.table("hourly"))
+    assert {x["window_start"].hour: x["changes"] for x in hourly} == {
         0: 1,
         1: 2,
         2: 2,
@@ -167,13 +161,13 @@ def test_a_batch_that_was_in_the_tables_before_spark_knew_is_not_counted_twice(
     wanted = settings(tmp_path, body_schema="n INT", aggregates=[figures])
     kept(spark, wanted)
     names = ("changes", "latest", "daily")
-    before = {name: sorted(map(repr, table(wanted, name))) for name in names}
+    before = {name: rows_of(wanted.table(name)) for name in names}
     for name in names:
         forget_the_last_commit(wanted, name)
     kept(spark, wanted)
-    assert {name: sorted(map(repr, table(wanted, name))) for name in names} == before
+    assert {name: rows_of(wanted.table(name)) for name in names} == before
     assert len(before["changes"]) == 8
-    (row,) = table(wanted, "daily")
+    (row,) = rows_of(wanted.table("daily"))
     assert (row["changes"], row["total"]) == (8, 12)
 
 
@@ -186,10 +180,10 @@ def test_a_variant_is_for_figures_and_the_other_tables_keep_the_text(
     figures = {"name": "daily", "select": by_day(f"sum({total}) AS total")}
     wanted = settings(tmp_path, body_schema="variant", aggregates=[figures])
     kept(spark, wanted)
-    (row,) = table(wanted, "daily")
+    (row,) = rows_of(wanted.table("daily"))
     assert (row["changes"], row["total"]) == (3, 5.0)
     for name in ("changes", "latest"):
-        found = {x["key"]: (x["body"], x["rescued"]) for x in table(wanted, name)}
+        found = {x["key"]: (x["body"], x["rescued"]) for x in rows_of(wanted.table(name))}
         assert found == {"a": ('{"n": [5]}', None), "b": ("{", "{"), "c": ('{"n": "x"}', None)}
 
 

@@ -1,10 +1,10 @@
 """A few seeds of a cluster. Many more: ``python -m tests.simulation --brokers``."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.support.processes import python
 
 from .world import simulate
 
@@ -22,10 +22,7 @@ def test_nothing_acknowledged_is_lost_or_read_twice_whatever_goes_wrong(seed: in
 
 def _told(*seeds: str, hash_seed: str) -> str:
     """Return what comes of the last of some seeds, in a process of its own."""
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-c", _TELL, *seeds]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return done.stdout
+    return python(_TELL, *seeds, env={**os.environ, "PYTHONHASHSEED": hash_seed}).stdout
 
 
 def test_a_seed_has_one_history_whatever_the_process_did_before() -> None:

@@ -1,12 +1,12 @@
 """What a command imports: the less, the sooner it answers, and no extra to say what it does."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from changefeed import open_sync_producer
+from tests.support.commands import changefeed
+from tests.support.processes import python
 
 HEAVY = {
     *("aiohttp", "aiosqlite", "azure", "mmh3", "msgspec", "opentelemetry", "pyarrow"),
@@ -25,10 +25,7 @@ try:
 except SystemExit:
     print(*sorted({{x.partition(".")[0] for x in sys.modules}}))
 """
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
-    )
-    return set(done.stdout.splitlines()[-1].split())
+    return set(python(code).stdout.splitlines()[-1].split())
 
 
 def test_the_version_is_printed_without_any_library_of_hosts() -> None:
@@ -50,10 +47,7 @@ for name in root.list_commands(None):
     root.get_command(Context(root), name).get_short_help_str()
 print(*sys.modules)
 """
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
-    )
-    modules = done.stdout.split()
+    modules = python(code).stdout.split()
     assert {x.partition(".")[0] for x in modules} & HEAVY - QUICK == set()
     ours = [x for x in modules if x.startswith("changefeed.")]
     assert len(ours) <= 60, sorted(ours)
@@ -61,8 +55,7 @@ print(*sys.modules)
 
 def test_no_client_of_azure_is_imported_for_other_feeds_and_stores() -> None:
     code = "import sys, changefeed.cli.status_tables; print('azure' in sys.modules)"
-    line = [sys.executable, "-P", "-c", code]
-    assert subprocess.run(line, capture_output=True, check=True).stdout == b"False\n"
+    assert python(code).stdout == "False\n"
 
 
 _BEFORE_NO_CHANGE = {
@@ -92,10 +85,7 @@ def test_a_host_over_a_log_imports_what_its_first_change_takes(tmp_path: Path) -
         producer.send("k")
     (tmp_path / "first.py").write_text(_OBSERVER, "utf-8")
     places = (f"--feed=eventlog:{log}", f"--leases=sqlite:{leases}", "--observer=first:First")
-    line = [sys.executable, "-m", "changefeed", "run", *places]
-    done = subprocess.run(
-        line, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60
-    )
+    done = changefeed("run", *places, cwd=tmp_path)
     *modules, is_collecting, collections = done.stdout.split()
     assert _BEFORE_NO_CHANGE & {*modules} == set()
     ours = [x for x in modules if x.startswith("changefeed.")]
@@ -120,8 +110,4 @@ runpy.run_module("changefeed", run_name="__main__")
 
 @pytest.mark.parametrize("command", ["", "run", "broker", "log compact", "pipeline run --once"])
 def test_no_command_needs_an_extra_to_say_what_it_does(command: str) -> None:
-    arguments = [*command.split(), "--help"]
-    line = [sys.executable, "-c", _WITHOUT, *arguments]
-    helped = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert helped.returncode == 0, helped.stderr
-    assert "Usage" in helped.stdout
+    assert "Usage" in python(_WITHOUT, *command.split(), "--help").stdout

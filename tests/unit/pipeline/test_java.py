@@ -1,6 +1,5 @@
 """Where Java is looked for, and what is said if there is none."""
 
-import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from changefeed.pipeline.java import java_home
 from changefeed.runtime.errors import UserError
+from tests.support.processes import ended
 
 
 def a_java(folder: Path, version: str = "17.0.1") -> None:
@@ -34,11 +34,6 @@ def test_the_java_of_the_package_index_runs_without_the_module_it_lacks(
 ) -> None:
     home = java_home({"PATH": str(tmp_path)})
     assert home is not None
-    done = subprocess.run(
-        [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-version"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended(f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-version")
     assert done.returncode == 0, done.stderr
     assert "version" in done.stderr

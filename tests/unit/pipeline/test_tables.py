@@ -20,6 +20,7 @@ from changefeed.pipeline.tables.delta_table import Upkeep, compact, ensure_table
 from changefeed.pipeline.tables.latest import MERGE
 from changefeed.pipeline.tables.merge import Merge, merge_here
 from changefeed.runtime.errors import UserError
+from tests.support.delta_rows import rows_of
 from tests.support.logs import captured_logs
 
 pytestmark = pytest.mark.real_time
@@ -35,22 +36,21 @@ def batch(*sequences: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"key": "k", "sequence": n} for n in sequences], SCHEMA)
 
 
-def rows(uri: Path) -> list[int]:
-    table = pa.table(DeltaTable(str(uri)).to_pyarrow_table())
-    return sorted(table.column("sequence").to_pylist())
+def sequences(uri: Path) -> list[int]:
+    return sorted(x["sequence"] for x in rows_of(uri))
 
 
 def test_a_batch_that_is_repeated_is_not_added_again_but_those_of_another_query(
     tmp_path: Path,
 ) -> None:
     ensure_table(str(tmp_path), SCHEMA)
-    for number, sequences in ((0, (1, 2)), (1, (3,)), (1, (3,)), (0, (1, 2)), (2, (4,))):
+    for number, added in ((0, (1, 2)), (1, (3,)), (1, (3,)), (0, (1, 2)), (2, (4,))):
         one = appender(tmp_path)
-        one.commit([one.write(iter([batch(*sequences)]))], number)
+        one.commit([one.write(iter([batch(*added)]))], number)
     told = one.write(iter([batch(1)]))
     assert isinstance(told, Written)
     append_once(str(tmp_path), told.files, app_id="another", batch=0)
-    assert rows(tmp_path) == [1, 1, 2, 3, 4]
+    assert sequences(tmp_path) == [1, 1, 2, 3, 4]
 
 
 def test_all_tasks_of_a_batch_are_one_commit_and_an_empty_batch_is_none(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_all_tasks_of_a_batch_are_one_commit_and_an_empty_batch_is_none(tmp_path
     one.abort([*told, None], 0)  # nevertheless
     one.commit([one.write(iter([]))], 1)
     assert DeltaTable(str(tmp_path)).version() == 1
-    assert rows(tmp_path) == [1, 2, 3]
+    assert sequences(tmp_path) == [1, 2, 3]
 
 
 def test_a_batch_is_done_though_its_table_could_not_be_compacted(
@@ -104,8 +104,10 @@ def test_keys_that_are_null_are_one_key(tmp_path: Path) -> None:
     for total in (1, 2):
         rows = [{"at": 1, "who": x, "total": total} for x in ("me", None)]
         merged(tmp_path, rows, schema, Merge(keys=("at", "who"), nullable=True))
-    found = pa.table(DeltaTable(str(tmp_path)).to_pyarrow_table()).to_pylist()
-    assert sorted((x["who"] or "", x["total"]) for x in found) == [("", 2), ("me", 2)]
+    assert sorted((x["who"] or "", x["total"]) for x in rows_of(tmp_path)) == [
+        ("", 2),
+        ("me", 2),
+    ]
 
 
 STATE = pa.schema(
@@ -159,7 +161,7 @@ def test_the_latest_is_that_of_a_model_whatever_is_merged_in_whatever_order(
             merged(Path(directory), list(newest_of(changes).values()), STATE, MERGE)
             if number == 2:
                 compact(directory, 168)
-        found = pa.table(DeltaTable(directory).to_pyarrow_table()).to_pylist()
+        found = rows_of(directory)
     assert newest_of(found) == newest_of(x for changes in batches for x in changes)
     assert len(found) == len(newest_of(found))
 
@@ -185,7 +187,7 @@ def test_every_so_many_batches_small_files_become_one_and_readers_see_all_meanwh
     assert len(before.file_uris()) == 9
     one.commit([one.write(iter([batch(9)]))], 9)
     assert len(DeltaTable(str(tmp_path)).file_uris()) == 1
-    assert rows(tmp_path) == list(range(10))
+    assert sequences(tmp_path) == list(range(10))
     assert pa.table(before.to_pyarrow_table()).num_rows == 9
 
 
@@ -200,7 +202,7 @@ def test_upkeep_removes_old_files_that_are_no_part_of_the_table_and_no_others(
     compact(str(tmp_path), 24)
     assert not (tmp_path / stuck.files[0].name).exists()
     one.commit([running], 3)
-    assert rows(tmp_path) == [0, 1, 2, 77]
+    assert sequences(tmp_path) == [0, 1, 2, 77]
 
 
 def test_a_table_that_somebody_else_writes_again_meanwhile_is_left_to_the_next_time(
@@ -215,7 +217,7 @@ def test_a_table_that_somebody_else_writes_again_meanwhile_is_left_to_the_next_t
     monkeypatch.setattr(delta, "DeltaTable", lambda _: behind)
     Upkeep(every=1, keep_files=86_400).maintain(str(tmp_path), 0, compact)
     assert DeltaTable(str(tmp_path)).version() == version
-    assert rows(tmp_path) == [0, 1, 2]
+    assert sequences(tmp_path) == [0, 1, 2]
 
 
 def test_which_batches_were_added_outlives_compaction_and_the_log_that_said_so(
@@ -229,4 +231,4 @@ def test_which_batches_were_added_outlives_compaction_and_the_log_that_said_so(
         entry.unlink()
     one.commit([one.write(iter([batch(2)]))], 2)
     one.commit([one.write(iter([batch(3)]))], 3)
-    assert rows(tmp_path) == [0, 1, 2, 3]
+    assert sequences(tmp_path) == [0, 1, 2, 3]

@@ -3,14 +3,13 @@
 import ast
 import inspect
 import pydoc
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import changefeed
+from tests.support.processes import python
 
 SOURCE = ast.parse(Path(changefeed.__file__).read_text("utf-8"))
 
@@ -66,5 +65,5 @@ def test_importing_it_loads_nothing_and_a_name_loads_only_what_it_needs() -> Non
         "open_host\n"
     )
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    python(code)
     assert time.perf_counter() - began < 30

@@ -2,9 +2,9 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +15,7 @@ import changefeed
 import changefeed.backends
 import changefeed.testing
 from changefeed.runtime.settings_schema import names
+from tests.support.processes import ended
 from tests.support.settings_page import MODELS
 
 ROOT = Path(__file__).parents[3]
@@ -27,18 +28,11 @@ LOADED = re.compile(
 )
 
 
-def build(root: Path, to: Path) -> subprocess.CompletedProcess[str]:
+def build(root: Path, to: Path) -> CompletedProcess[str]:
     """Build as ``make site`` does."""
     assert MADE is not None
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", *MADE[1].split(), "--site-dir", str(to)],
-        cwd=root,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = (sys.executable, "-m", "mkdocs", *MADE[1].split(), "--site-dir", to)
+    return ended(*command, cwd=root, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
 
 
 @pytest.fixture(scope="module")

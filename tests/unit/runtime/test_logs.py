@@ -2,13 +2,12 @@
 
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from changefeed.runtime.logs import LogEvent, get_logger
+from tests.support.processes import python
 
 
 class Kept(logging.Handler):
@@ -58,14 +57,8 @@ def test_a_traceback_is_where_a_formatter_looks_for_it(kept: Kept) -> None:
     assert text.endswith("with base 10: 'three'")
 
 
-def lines_of(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code], text=True, capture_output=True, check=True, timeout=60
-    )
-
-
 def test_importing_and_logging_configures_nothing_in_a_program_of_somebody_else() -> None:
-    ran = lines_of(
+    ran = python(
         "import logging, structlog\n"
         "before = logging.getLoggerClass()\n"
         "from changefeed.runtime.logs import get_logger\n"
@@ -81,7 +74,7 @@ def test_importing_and_logging_configures_nothing_in_a_program_of_somebody_else(
 
 
 def test_a_process_of_ours_logs_json_of_its_own_and_of_all_others() -> None:
-    ran = lines_of(
+    ran = python(
         "import logging, structlog\n"
         "from changefeed.runtime.logs import get_logger, set_up_logs\n"
         "from changefeed.runtime.settings import LogSettings\n"

@@ -3,14 +3,13 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from changefeed.runtime.exit_codes import STOOD_STILL
 from changefeed.runtime.watchdog import Watchdog
+from tests.support.processes import python
 
 pytestmark = pytest.mark.real_time
 
@@ -99,6 +98,4 @@ print("told")
 
 
 def test_the_stacks_are_told_whenever_garbage_is_collected() -> None:
-    command = [sys.executable, "-c", _COLLECTS_GARBAGE_AT_EVERY_MOMENT]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert told.stdout == "told\n"
+    assert python(_COLLECTS_GARBAGE_AT_EVERY_MOMENT).stdout == "told\n"

@@ -1,12 +1,13 @@
 """The fixture in the pytest of somebody else, with and without plugins for async tests."""
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import ended
 
 ROOT = Path(__file__).parents[3]
 STORY = """
@@ -38,15 +39,8 @@ def ran(place: Path, *arguments: str, code: str = STORY) -> str:
     (place / "test_story.py").write_text(code)
     (place / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "changefeed.testing.plugin", "-q", *arguments],
-        cwd=place,
-        env=env,
-        text=True,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
+    command = (sys.executable, "-m", "pytest", "-p", "changefeed.testing.plugin", "-q")
+    done = ended(*command, *arguments, cwd=place, env=env)
     return done.stdout + done.stderr
 
 

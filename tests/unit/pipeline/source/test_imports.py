@@ -1,10 +1,9 @@
 """What a process of Spark imports: one starts for each query, others with the first tasks."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 from changefeed import open_sync_producer
+from tests.support.processes import python
 
 _SLOW = {"opentelemetry", "pandas", "pydantic", "pydantic_settings", "rich", "structlog"}
 _CLIENTS = {"aiohttp", "azure", "obstore"}
@@ -28,10 +27,7 @@ print(*{x.partition(".")[0] for x in sys.modules})
 def imported(**options: str) -> set[str]:
     """Return the top-level names of what was imported to read with these options."""
     given = [x for pair in options.items() for x in pair]
-    line = [sys.executable, "-P", "-c", _READ, *given]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    return set(python(_READ, *given).stdout.split())
 
 
 def test_a_log_is_planned_and_read_without_what_takes_long_to_import(tmp_path: Path) -> None:

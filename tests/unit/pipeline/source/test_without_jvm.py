@@ -1,9 +1,9 @@
 """What other Sparks have not: Connect and serverless Spark no JVM, and 4.0 no filters."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.support.processes import python
 
 PIPELINE = Path(__file__).parents[4] / "pipeline"
 OF_A_JVM = {"_jvm", "_jdf", "_jsc", "_sc", "sparkContext"}
@@ -44,7 +44,4 @@ for made, feed in ((ChangefeedSource, "eventlog:/log"), (ItemSource, "cosmos://h
 
 
 def test_the_sources_do_without_filters_which_spark_4_0_has_not() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IN_SPARK_4_0], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    python(IN_SPARK_4_0)
