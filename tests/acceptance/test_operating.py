@@ -16,8 +16,6 @@ import pytest
 
 from changefeed.feeds.addresses import open_feed
 from changefeed.leases.addresses import open_container
-from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import Lease
 from changefeed.log.directory.directory import create_log
 from changefeed.log.records import Record
 from tests.support import make
@@ -366,6 +364,6 @@ async def with_an_ended_range() -> None:
     ):
         for found in (await feed.ranges())[:2]:
             start = await feed.start(found, "now")
-            lease = await container.create(Lease(range=found, checkpoint=Checkpoint(start)))
+            lease = await container.create(make.lease(found, at=start))
             if found.id == RANGES[0]:
                 await container.replace(lease.ended_in(make.CLOSED))

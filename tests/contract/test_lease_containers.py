@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import (
     adopt_feed,
@@ -15,7 +15,7 @@ from changefeed.leases.fleet_record import (
     require_feed,
     settle_root,
 )
-from changefeed.leases.lease import Lease, Member, RangeEnd, Version
+from changefeed.leases.lease import Lease, Member, Version
 from changefeed.runtime.errors import StoreRefused
 from changefeed.testing import (
     lease_changes_suite,
@@ -25,10 +25,11 @@ from changefeed.testing import (
 )
 from changefeed.testing.contracts import suite_of
 from changefeed.testing.lease_cast import as_written, new, not_refused, whole
+from tests.support import make
 from tests.support.any_record import LEASES, MEMBERS, any_record
 from tests.support.lease_containers import Connect
 
-END = RangeEnd(children=(Child(range=FeedRange(id=RangeId("r1")), start=Position("0")),))
+END = make.end(make.feed_range("r1"))
 
 globals().update(suite_of(lease_suite, lease_changes_suite, lease_race_suite, member_suite))
 

@@ -1,12 +1,11 @@
 """Positions and lineage that are saved from one container and given back to another."""
 
-import dataclasses
 from collections.abc import Collection
 
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.feed import Child, Position
+from changefeed.feeds.feed import Position
 from changefeed.fleet.restore import LeaseChange, carry_out, read_all, steps_to
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.container import LeaseContainer
@@ -20,8 +19,8 @@ from tests.support import make
 Facts = dict[str, tuple[str | None, RangeEnd | None, str | None, int]]
 
 R0 = make.feed_range("r0", "", "8")
-R1 = dataclasses.replace(make.feed_range("r1", "", "8"), generation=(1, 0))
-END = RangeEnd(children=(Child(range=R1, start=Position("0")),))
+R1 = make.feed_range("r1", "", "8", generation=(1, 0))
+END = make.end(R1)
 SAVED = [
     make.lease(R0, at="9", end=END, epoch=4),
     make.lease(R1, at="3", epoch=2),

@@ -48,8 +48,7 @@ class Few:
 
     async def own(self, *owners: HostName | None, **more: Any) -> list[Lease]:
         for found, owner in zip(await self.feed.ranges(), owners, strict=False):
-            lease = Lease(range=found, checkpoint=Checkpoint.of_text("0"), owner=owner, epoch=1)
-            await self.leases.create(replace(lease, **more))
+            await self.leases.create(make.lease(found, owner, at="0", **{"epoch": 1, **more}))
         return [*await self.leases.list()]
 
     def ending(self) -> Ending:

@@ -3,15 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.lease import HostName, Incarnation, Lease
+from tests.support import make
 
 from .checkers import OPERATOR
 from .probes import Probe
 from .scout import new_owner, pauses, requests
 
 A, B = HostName("a"), HostName("b")
-OURS = Lease(range=FeedRange(id=RangeId("r1"))).taken_by(A, Incarnation("a/1"))
+OURS = make.lease("r1").taken_by(A, Incarnation("a/1"))
 ASKED = OURS.requested_by(B)
 BY_B = OURS.taken_by(B, Incarnation("b/1"))
 

@@ -5,10 +5,8 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import StoreUnavailable
+from tests.support import make
 
 from .network import Weather
 from .scout import Scout
@@ -16,10 +14,7 @@ from .sources import CosmosSource
 from .sqlite_file import SqliteStores
 from .stores import Surroundings
 
-NEW = Lease(
-    range=FeedRange(id=RangeId("1"), low="", high="7F"),
-    checkpoint=Checkpoint.of_text('"0"'),
-)
+NEW = make.lease(make.feed_range("1", "", "7F"), at='"0"')
 
 
 def around() -> Surroundings:

@@ -10,8 +10,6 @@ from changefeed.cli.position_export import export
 from changefeed.feeds.addresses import open_feed
 from changefeed.host.settings import Settings
 from changefeed.leases.addresses import open_container
-from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.lease import Lease
 from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.records import Record
@@ -30,9 +28,7 @@ async def make_leased_log(place: Path) -> None:
         await writer.send_many([Record(key=f"k{n}", body=b"1") for n in range(10)])
         for x in await feed.ranges():
             end = await feed.start(x, "now")
-            await container.create(
-                Lease(range=x, checkpoint=Checkpoint(end), epoch=1, checkpoint_epoch=1)
-            )
+            await container.create(make.lease(x, at=end, epoch=1))
 
 
 async def make_home(place: Path) -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import (
     Change,
+    Child,
     Feed,
     FeedRange,
     Operation,
@@ -50,7 +51,14 @@ settings = fleet_settings
 """The settings of one host of a fleet: its name, and what differs from the defaults."""
 
 
-CLOSED = RangeEnd(children=())
+def end(*children: FeedRange, at: str = "0", **more: Any) -> RangeEnd:
+    """Return the end of a range that goes on in these, all of them from one position."""
+    return RangeEnd(
+        children=tuple(Child(range=x, start=Position(at)) for x in children), **more
+    )
+
+
+CLOSED = end()
 """The end of a range that nothing goes on in."""
 
 
@@ -58,12 +66,30 @@ def closed(lease: Lease) -> Lease:
     return lease.ended_in(CLOSED)
 
 
+async def end_in(
+    container: LeaseContainer, name: str, *children: FeedRange, at: str = "0"
+) -> None:
+    """End a range as its reader does, at one position."""
+    stored = await container.read(RangeId(name))
+    assert stored is not None, name
+    await container.replace(stored.ended_in(end(*children, at=at)))
+
+
 def feed_range(
-    name: str = "r0", low: str = "", high: str = "", *, parents: Iterable[str] = ()
+    name: str = "r0",
+    low: str = "",
+    high: str = "",
+    *,
+    parents: Iterable[str] = (),
+    generation: tuple[int, int] = (0, 0),
 ) -> FeedRange:
     """Return a range; without bounds, the hashes of its keys are not known."""
     return FeedRange(
-        id=RangeId(name), low=low, high=high, parents=tuple(RangeId(x) for x in parents)
+        id=RangeId(name),
+        low=low,
+        high=high,
+        parents=tuple(RangeId(x) for x in parents),
+        generation=generation,
     )
 
 

@@ -10,7 +10,6 @@ from changefeed.cli.monitoring import monitor_application, monitored
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.watch import StatusWatch
 from changefeed.host.settings import Settings
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreUnavailable
@@ -33,7 +32,7 @@ class RestingFleet:
         leases = _Away() if self._away else MemoryLeases()
         if not self._away:
             for found in await self._feed.ranges():
-                await leases.create(Lease(range=found, checkpoint=Checkpoint.of_text("0")))
+                await leases.create(make.lease(found, at="0"))
         return StatusWatch(make.store_source(leases, self._feed).look, lambda: self._now)
 
     def append(self, changes: int) -> None:

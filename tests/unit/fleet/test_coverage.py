@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.coverage import check_coverage, uncovered
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import Lease, RangeEnd
+from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.diagnostics import Diagnostic, Severity
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -22,7 +22,7 @@ from tests.support.partless_feed import PartlessFeed
 
 def spanning(low: str, high: str, generation: int = 0) -> FeedRange:
     """Return a range that is named by its bounds."""
-    return replace(make.feed_range(f"{low}-{high}", low, high), generation=(generation, 0))
+    return make.feed_range(f"{low}-{high}", low, high, generation=(generation, 0))
 
 
 def held(found: FeedRange, *, epoch: int = 1) -> Lease:
@@ -30,9 +30,7 @@ def held(found: FeedRange, *, epoch: int = 1) -> Lease:
 
 
 def ended(found: FeedRange, *children: FeedRange) -> Lease:
-    start = Position("0")
-    end = RangeEnd(children=tuple(Child(range=x, start=start) for x in children))
-    return held(found).ended_in(end)
+    return held(found).ended_in(make.end(*children))
 
 
 def found_in(leases: Sequence[Lease], ranges: Sequence[FeedRange]) -> list[Diagnostic]:

@@ -8,9 +8,8 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.reset import carry_out, planned, refuse_in_use
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import UserError
 from changefeed.testing.fleet import Fleet
@@ -30,7 +29,7 @@ async def read_up_to_the_end(changes: int) -> tuple[MemoryFeed, MemoryLeases]:
         feed.append(f"key-{n}", b"{}")
     end = await feed.start(FeedRange(id=R0), "now")
     (only,) = await feed.ranges()
-    await container.create(Lease(range=only, checkpoint=Checkpoint(end)))
+    await container.create(make.lease(only, at=end))
     return feed, container
 
 
@@ -49,7 +48,7 @@ async def test_a_half_of_a_merged_range_is_reset_from_a_feed_that_never_saw_it_a
     store, container = ShiftingStore(), MemoryLeases()
     store.split(RangeId("0"))
     for half in store.physical:
-        await container.create(Lease(range=half, checkpoint=Checkpoint.of_text('"0"')))
+        await container.create(make.lease(half, at='"0"'))
     store.merge(0)
     move = await planned(ShiftingReader(store), container, RangeId("1"), '"0"')
     assert (move.range_id, move.to) == ("1", '"0"')

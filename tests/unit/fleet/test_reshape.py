@@ -64,9 +64,7 @@ class Parted:
         """Store a lease that was read before, and has no owner."""
         low, _, high = name.partition("-")
         found = part_between(WHOLE, low, high) if high else WHOLE
-        await self.leases.create(
-            Lease(range=found, checkpoint=Checkpoint(position(at)), epoch=3)
-        )
+        await self.leases.create(make.lease(found, at=position(at), epoch=3))
         return await lease_in(self.leases, name)
 
     async def halves(self, low_at: int = 4, high_at: int = 4) -> None:
@@ -498,7 +496,7 @@ async def test_what_cannot_be_split_is_refused_with_its_reason() -> None:
     await parts.leases.replace(make.closed(stored))
     assert "has ended" in await outcome(parts.split())
     unread = dataclasses.replace(part_between(WHOLE, "7F", "FF"), id=HIGH)
-    await parts.leases.create(Lease(range=unread, checkpoint=Checkpoint(position(5))))
+    await parts.leases.create(make.lease(unread, at=position(5)))
     assert "not been read yet" in await outcome(parts.split(HIGH))
 
 
@@ -561,7 +559,7 @@ async def test_the_parts_of_a_split_know_what_is_done_behind_the_keys_that_wait(
     await ranges.split()
     keymap = KeyMap(await ranges.leases.list())
     assert [x.start for x in keymap.new_leases] == [held, held]
-    unread = [Lease(range=x.child.range) for x in keymap.new_leases]
+    unread = [make.lease(x.child.range) for x in keymap.new_leases]
     again = KeyMap([*await ranges.leases.list(), *unread])
     assert [again.start_of(x) for x in unread] == [held, held]
 

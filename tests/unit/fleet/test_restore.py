@@ -1,20 +1,18 @@
 """Restoring positions beside hosts that go on; the contract tells what it keeps."""
 
-from dataclasses import replace
-
 import pytest
 
-from changefeed.feeds.feed import Child, Position, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.fleet.restore import LeaseChange, carry_out, read_all, steps_to
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import Lease, RangeEnd
+from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from tests.support import make
 
 WHOLE = make.feed_range("r0", "0", "8")
-CHILD = replace(WHOLE, id=RangeId("r1"), generation=(1, 0))
-END = RangeEnd(children=(Child(range=CHILD, start=Position("0")),))
+CHILD = make.feed_range("r1", "0", "8", generation=(1, 0))
+END = make.end(CHILD)
 
 
 async def test_a_range_goes_on_before_its_end_and_its_child_comes_once_more_after_it() -> None:

@@ -7,14 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.coordinator import Coordinator
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.health import RangeHealth
-from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
+from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable
@@ -148,8 +147,7 @@ async def leased_by(*owners: tuple[HostName, Incarnation | None]) -> MemoryLease
     """Leases r0, r1, ... of these owners."""
     leases = MemoryLeases()
     for n, (owner, incarnation) in enumerate(owners):
-        made = Lease(range=FeedRange(id=RangeId(f"r{n}")), checkpoint=Checkpoint.of_text("0"))
-        stored = await leases.create(made)
+        stored = await leases.create(make.lease(f"r{n}", at="0"))
         await leases.acquire(stored.taken_by(owner, incarnation or Incarnation("")))
     return leases
 
@@ -233,14 +231,7 @@ class BehindAReplica:
         """Let a live, or be alive again."""
         found = [x for x in await self.leases.members() if x.name == A]
         beats, version = (found[0].heartbeats, found[0].version) if found else (0, Version(""))
-        await self.leases.put_member(
-            Member(
-                name=A,
-                incarnation=A1,
-                heartbeats=beats + 1,
-                version=version,
-            )
-        )
+        await self.leases.put_member(make.member("a", heartbeats=beats + 1, version=version))
 
 
 async def test_a_living_owner_whose_heartbeats_are_not_shown_loses_none_of_its_leases() -> None:
@@ -281,7 +272,7 @@ async def test_an_owner_that_was_fenced_in_vain_is_fenced_again() -> None:
 
 async def alive(leases: MemoryLeases, *names: HostName) -> None:
     for name in names:
-        await leases.put_member(Member(name=name, incarnation=Incarnation(f"{name}-1")))
+        await leases.put_member(make.member(name))
 
 
 async def test_what_a_host_does_not_read_goes_to_no_dead_host_that_asked_for_it() -> None:

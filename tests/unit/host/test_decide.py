@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
+from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.decide import Decision, FeedRanges, HostView, decide
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.expiry import ListedAt
@@ -65,14 +65,12 @@ balancer = Mind
 
 
 def lease(n: int, owner: HostName | None = None) -> Lease:
-    made = Lease(range=FeedRange(id=RangeId(f"r{n}")), epoch=1)
+    made = make.lease(f"r{n}", epoch=1)
     return made if owner is None else made.taken_by(owner, Incarnation(f"{owner}-1"))
 
 
 def member(name: HostName, *, beats: int = 0, stopping: bool = False) -> Member:
-    return Member(
-        name=name, incarnation=Incarnation(f"{name}-1"), heartbeats=beats, stopping=stopping
-    )
+    return make.member(name, heartbeats=beats, stopping=stopping)
 
 
 def to_do(
@@ -274,15 +272,10 @@ def of_b(n: int) -> Lease:
 # What is to come, and what is over
 
 
-START = Position("0")
 WHOLE = make.feed_range("w", "0", "8")
-LOW, HIGH = (
-    dataclasses.replace(make.feed_range(*x), generation=(1, 0))
-    for x in (("low", "0", "4"), ("high", "4", "8"))
-)
-ENDED = make.lease(WHOLE, epoch=1).ended_in(
-    RangeEnd(children=(Child(range=LOW, start=START), Child(range=HIGH, start=START)))
-)
+LOW = make.feed_range("low", "0", "4", generation=(1, 0))
+HIGH = make.feed_range("high", "4", "8", generation=(1, 0))
+ENDED = make.lease(WHOLE, epoch=1, end=make.end(LOW, HIGH))
 READ = [make.lease(x, "b", renewals=1) for x in (LOW, HIGH)]
 FEED = FeedRanges(listed=[LOW, HIGH], asked=0.0)
 
@@ -319,7 +312,7 @@ def test_nothing_is_created_before_the_feed_was_asked() -> None:
 
 
 def test_keys_of_a_deleted_lease_are_left_to_its_owner_under_whatever_name() -> None:
-    root = RangeEnd(children=(Child(range=WHOLE, start=START),))
+    root = make.end(WHOLE)
     mine = Mind(FEED)
     mine.look(READ, [], 0, root=root)
     for at in (1, 2, 30):  # the tombstone is gone, so only the root knows of the keys

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
-from changefeed.feeds.feed import Child, Feed, FeedRange, Position, RangeId, StartAt
+from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName, Incarnation, Lease, RangeEnd
+from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.proxies import proxied
+from tests.support import make
 from tests.support.calls import Calls
 from tests.support.coordinating import tend
 from tests.support.looking import lease_in
@@ -42,13 +42,6 @@ async def begun(leases: LeaseContainer) -> None:
             await leases.replace(taken.released())
 
 
-async def end(leases: LeaseContainer, name: RangeId, *children: FeedRange, at: str) -> None:
-    stored = await lease_in(leases, name)
-    start = Position(at)
-    ends = RangeEnd(children=tuple(Child(range=x, start=start) for x in children))
-    await leases.replace(stored.ended_in(ends))
-
-
 async def test_what_is_over_by_the_start_is_left_out_but_for_kin_of_what_is_not() -> None:
     feed = MemoryFeed(2)
     feed.begin_era(2)
@@ -73,7 +66,7 @@ async def test_what_was_created_late_is_deleted_unless_another_processor_made_it
     await begun(leases)
     half = feed.split((await feed.ranges())[0], 2)[0]
     stamp = 1.0 if foreign else None
-    await leases.create(Lease(range=half, checkpoint=Checkpoint.of_text("0"), stamp=stamp))
+    await leases.create(make.lease(half, at="0", stamp=stamp))
     assert (half.id in await looked(feed, leases)) == foreign
 
 
@@ -133,17 +126,17 @@ async def test_a_part_that_comes_back_under_its_name_goes_on_above_its_epochs() 
     (whole,) = await feed.ranges()
     low, high = feed.split(whole, 2)
     await begun(leases)
-    await end(leases, R0, low, high, at="1")
+    await make.end_in(leases, R0, low, high, at="1")
     await looked(feed, leases)
     await begun(leases)
     joined = feed.merge([low, high])
-    await end(leases, low.id, joined, at="2")
-    await end(leases, high.id, joined, at="2")
+    await make.end_in(leases, low.id, joined, at="2")
+    await make.end_in(leases, high.id, joined, at="2")
     await looked(feed, leases)
     await begun(leases)
     again = feed.split(joined, 2)
     assert [x.id for x in again] == [low.id, high.id]
-    await end(leases, joined.id, *again, at="3")
+    await make.end_in(leases, joined.id, *again, at="3")
     assert await looked(feed, leases) == sorted([low.id, high.id])
     back = await lease_in(leases, low.id)
     assert (back.position, back.epoch >= 1, back.range.generation) == ("3", True, (0, 3))

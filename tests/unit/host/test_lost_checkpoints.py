@@ -4,23 +4,20 @@ import asyncio
 
 import pytest
 
-from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
+from changefeed.feeds.feed import Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.claims import pause, release, resume
 from changefeed.fleet.reset import carry_out, planned
 from changefeed.fleet.restore import carry_out as restored
 from changefeed.fleet.restore import read_all, steps_to
-from changefeed.leases.checkpoint import Checkpoint
-from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import join_fleet
-from changefeed.leases.lease import KeptCheckpoint, Lease, RangeEnd
+from changefeed.leases.lease import KeptCheckpoint, Lease
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreRefused
 from changefeed.stores.memory import MemoryStore
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
-from tests.support.looking import lease_in
 
 R0, R1 = RangeId("r0"), RangeId("r1")
 
@@ -116,16 +113,12 @@ async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lo
         (whole,) = await feed.ranges()
         low, high = feed.split(whole, 2)
         joined = feed.merge([low, high])
-        await end(stores.container, whole.id, low, high, at=10)
+        await make.end_in(stores.container, whole.id, low, high, at="10")
         for part in (low, high):
-            await stores.container.create(
-                Lease(range=part, checkpoint=Checkpoint(at(10)), epoch=1)
-            )
-            await end(stores.container, part.id, joined, at=10)
-        await stores.container.create(
-            Lease(range=joined, checkpoint=Checkpoint(at(10)), epoch=1)
-        )
-        await end(stores.container, joined.id, *feed.split(joined, 2), at=10)
+            await stores.container.create(make.lease(part, at="10", epoch=1))
+            await make.end_in(stores.container, part.id, joined, at="10")
+        await stores.container.create(make.lease(joined, at="10", epoch=1))
+        await make.end_in(stores.container, joined.id, *feed.split(joined, 2), at="10")
         await stores.lose_checkpoint(low.id)
         for n in range(40):
             feed.append(f"late-{n}")
@@ -134,13 +127,6 @@ async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lo
         assert await stores.paused() == {}
         assert len(fleet.log.times) == 50
         assert set(fleet.log.times.values()) == {1}
-
-
-async def end(container: LeaseContainer, name: RangeId, *children: FeedRange, at: int) -> None:
-    """End a range as its reader does, at one position."""
-    start = Position(str(at))
-    ends = RangeEnd(children=tuple(Child(range=x, start=start) for x in children))
-    await container.replace((await lease_in(container, name)).ended_in(ends))
 
 
 @pytest.mark.parametrize("running", [True, False])

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.feeds.feed import Position
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict, LeaseLost
-from changefeed.leases.lease import HostName, Incarnation, KeyRequest, Lease, RangeEnd, WriteId
+from changefeed.leases.lease import HostName, Incarnation, KeyRequest, Lease, WriteId
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.errors import StoreUnavailable
@@ -375,14 +375,13 @@ async def test_an_owner_whose_lease_was_deleted_creates_it_again_at_its_checkpoi
 async def test_an_owner_that_slept_through_the_end_of_its_range_creates_nothing(
     child: str,
 ) -> None:
-    whole = FeedRange(id=RangeId("r0"), low="00", high="80")
-    later = FeedRange(id=RangeId("r1"), low="00", high="80", generation=(1, 0))
-    leases = await make.leases(Lease(range=whole, checkpoint=Checkpoint(C5)))
+    whole = make.feed_range("r0", "00", "80")
+    later = make.feed_range("r1", "00", "80", generation=(1, 0))
+    leases = await make.leases(make.lease(whole, at=C5))
     owned = await make.owned(leases)
-    found = await leases.create(Lease(range=later, checkpoint=Checkpoint(C5)))
+    found = await leases.create(make.lease(later, at=C5))
     if child == "has ended":
-        taken = await leases.acquire(found.taken_by(B, B1))
-        await leases.replace(taken.ended_in(RangeEnd(children=())))
+        await leases.replace(make.closed(await leases.acquire(found.taken_by(B, B1))))
     await leases.delete(await lease_in(leases, "r0"))
     with pytest.raises(LeaseLost):
         await owned.renew()

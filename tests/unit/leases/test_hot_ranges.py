@@ -22,19 +22,15 @@ def hosts(count: int) -> Sequence[HostName]:
 
 
 def span(low: int, high: int) -> FeedRange:
-    return FeedRange(id=RangeId(f"{low:05x}-{high:05x}"), low=f"{low:05x}", high=f"{high:05x}")
+    return make.feed_range(f"{low:05x}-{high:05x}", f"{low:05x}", f"{high:05x}")
 
 
 def feed(count: int) -> list[FeedRange]:
     return [span(WIDTH * n // count, WIDTH * (n + 1) // count) for n in range(count)]
 
 
-def lease(found: FeedRange, load: float | None, *, owner: str = "h0", epoch: int = 1) -> Lease:
-    return Lease(range=found, owner=HostName(owner), epoch=epoch, load=load)
-
-
 def leases(ranges: Sequence[FeedRange], *loads: float | None) -> list[Lease]:
-    return [lease(x, load) for x, load in zip(ranges, loads, strict=True)]
+    return [make.lease(x, "h0", load=y) for x, y in zip(ranges, loads, strict=True)]
 
 
 def test_what_has_ended_keeps_no_other_range_from_being_split() -> None:
@@ -62,7 +58,7 @@ def some_listing(random: Random) -> tuple[list[FeedRange], list[Lease]]:
         chosen = random.choice(found)
         found.remove(chosen)
         found += halves(chosen)
-    listed = [lease(x, random.choice(LOADS)) for x in found]
+    listed = leases(found, *random.choices(LOADS, k=len(found)))
     return ranges, [replace(x, cooling=random.random() < 0.1) for x in listed]
 
 
@@ -114,7 +110,7 @@ def test_loads_that_say_anything_at_any_time_end_with_two_parts_for_each_host(
 ) -> None:
     random = Random(seed)
     ranges = feed(random.randint(1, 4))
-    listed = [lease(x, None) for x in ranges]
+    listed = leases(ranges, *[None] * len(ranges))
     splits = 0
     for _ in range(200):
         listed = [replace(x, load=random.choice(LOADS), cooling=False) for x in listed]
@@ -124,7 +120,7 @@ def test_loads_that_say_anything_at_any_time_end_with_two_parts_for_each_host(
             cut = [whole.range]
             while len(cut) < into:
                 cut = [*cut[1:], *halves(cut[0])]
-            listed = [x for x in listed if x is not whole] + [lease(x, 1.0) for x in cut]
+            listed = [x for x in listed if x is not whole] + leases(cut, *[1.0] * into)
             splits += 1
         assert sum(x.range not in ranges for x in listed) <= PARTS_EACH * fleet
         assert splits <= PARTS_EACH * fleet

@@ -2,33 +2,29 @@
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedRefused
-from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
+from changefeed.feeds.feed import FeedRange
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.keymap import KeyMap
-from changefeed.leases.lease import Lease, RangeEnd
-
-START = Position("0")
+from changefeed.leases.lease import Lease
+from tests.support import make
 
 
 def spanning(name: str, low: int, high: int, generation: tuple[int, int]) -> FeedRange:
-    return FeedRange(
-        id=RangeId(name), low=f"{low:02d}", high=f"{high:02d}", generation=generation
-    )
+    return make.feed_range(name, f"{low:02d}", f"{high:02d}", generation=generation)
 
 
-def lease(found: FeedRange, *, epoch: int = 1, **more: Any) -> Lease:
-    return replace(Lease(range=found, epoch=epoch), **more)
+lease = partial(make.lease, epoch=1)
 
 
 def ended(found: FeedRange, *children: FeedRange) -> Lease:
-    end = RangeEnd(children=tuple(Child(range=x, start=START) for x in children))
-    return Lease(range=found, epoch=1, end=end)
+    return lease(found, end=make.end(*children))
 
 
 def names(leases: Sequence[Lease]) -> list[str]:
@@ -77,8 +73,8 @@ def test_a_child_comes_in_part_where_its_other_keys_have_gone_on() -> None:
 def test_an_unread_lease_begins_where_tombstones_say_and_not_where_the_root_says() -> None:
     unread = lease(LEFT, epoch=0)
     tombstone = ended(PARENT, LEFT, RIGHT)
-    assert KeyMap([tombstone, unread]).start_of(unread) == Checkpoint(START)
-    root = RangeEnd(children=(Child(range=LEFT, start=START),))
+    assert KeyMap([tombstone, unread]).start_of(unread) == Checkpoint.of_text("0")
+    root = make.end(LEFT)
     assert KeyMap([unread], root=root).start_of(unread) is None
     assert not KeyMap([], root=root).orphans()
     assert KeyMap([unread]).start_of(unread) is None
@@ -102,10 +98,9 @@ def test_keys_without_a_lease_are_gaps_unless_they_come_or_have_ended() -> None:
     assert KeyMap([lease(LEFT)], ranges=[LEFT, RIGHT]).gaps() == [("02", "04")]
     assert not KeyMap([lease(LEFT), ended(RIGHT)], ranges=[LEFT, RIGHT]).gaps()
     listed = [LEFT, dataclasses.replace(RIGHT, parents=(PARENT.id,))]
-    unbounded = lease(FeedRange(id=PARENT.id))
+    unbounded = lease("p")
     assert not KeyMap([lease(LEFT), unbounded], ranges=listed).gaps()
-    stranger = lease(FeedRange(id=RangeId("x")))
-    assert KeyMap([lease(LEFT), stranger], ranges=listed).gaps() == [("02", "04")]
+    assert KeyMap([lease(LEFT), lease("x")], ranges=listed).gaps() == [("02", "04")]
 
 
 def test_gaps_are_filled_by_what_the_oldest_ranges_hold_of_them() -> None:
@@ -135,7 +130,7 @@ def test_gaps_are_filled_by_what_the_oldest_ranges_hold_of_them() -> None:
 
 def test_a_deleted_lease_keeps_back_what_has_its_keys_or_its_name() -> None:
     inner, beside = spanning("i", 1, 3, (0, 0)), spanning("s", 4, 6, (0, 0))
-    unknown = FeedRange(id=LEFT.id)
+    unknown = make.feed_range("a")
 
     def kept_back(*deleted: FeedRange) -> list[str]:
         before = KeyMap(map(lease, deleted))
@@ -165,7 +160,7 @@ class Bound(str):
 
 def test_hundreds_of_deleted_leases_are_not_compared_with_each_that_is_read() -> None:
     bounds = [Bound(f"{n:04}") for n in range(1001)]
-    leases = [lease(FeedRange(id=RangeId(x), low=x, high=y)) for x, y in pairwise(bounds)]
+    leases = [lease(make.feed_range(x, x, y)) for x, y in pairwise(bounds)]
     begun = KeyMap(leases).begun
     Bound.compared = 0
     assert KeyMap(leases[::2], begun=begun).begun == begun
@@ -173,10 +168,10 @@ def test_hundreds_of_deleted_leases_are_not_compared_with_each_that_is_read() ->
 
 
 def test_without_bounds_names_alone_say_what_goes_on() -> None:
-    parent, child = FeedRange(id=RangeId("p")), FeedRange(id=RangeId("c"), generation=(1, 0))
+    parent, child = make.feed_range("p"), make.feed_range("c", generation=(1, 0))
     assert [x.child.range for x in KeyMap([ended(parent, child)]).new_leases] == [child]
     going_on = [ended(parent, child), lease(child)]
     assert not KeyMap(going_on).new_leases
     assert names(KeyMap(going_on).finished(())) == ["p"]
-    root = RangeEnd(children=(Child(range=parent, start=START),))
+    root = make.end(parent)
     assert not KeyMap(going_on, root=root).finished(())

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.fleet import NOTHING_LISTED
 from changefeed.leases.fleet import Fleet as Seen
 from changefeed.leases.keymap import KeyMap
@@ -11,11 +10,6 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, Member, newest
 from tests.support import make
 
 NAMES = ("a", "b", "c")
-
-
-def lease(name: str, owner: str | None = None, *, parents: tuple[str, ...] = ()) -> Lease:
-    found = FeedRange(id=RangeId(name), parents=tuple(RangeId(x) for x in parents))
-    return Lease(range=found, owner=None if owner is None else HostName(owner))
 
 
 def view(
@@ -43,14 +37,14 @@ def view(
 def test_each_range_without_a_living_reader_is_listed_with_the_reason() -> None:
     found = view(
         make.lease(make.feed_range("read", "0", "8"), "a"),
-        lease("stops", "b"),
-        lease("dead", "c"),
-        lease("foreign", "net"),
-        lease("free"),
+        make.lease("stops", "b"),
+        make.lease("dead", "c"),
+        make.lease("foreign", "net"),
+        make.lease("free"),
         make.lease(make.feed_range("late", "0", "4")),
-        lease("paused").paused_because("bad data"),
-        lease("draining", "a").paused_because("bad data"),
-        lease("over").ended_in(make.CLOSED),
+        make.lease("paused").paused_because("bad data"),
+        make.lease("draining", "a").paused_because("bad data"),
+        make.lease("over").ended_in(make.CLOSED),
         dead=["c"],
         stopping=["b"],
         foreign=["net"],

@@ -3,13 +3,12 @@
 import dataclasses
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Literal
 
 import pytest
 from msgspec.structs import replace
 
 from changefeed.feeds.cosmos.backend import position_traits
-from changefeed.feeds.feed import Child, FeedRange, Position, RangeId
+from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.checkpoint import Checkpoint, Hole, hash_of
 from changefeed.leases.lease import (
@@ -56,11 +55,8 @@ def test_a_query_goes_on_from_a_part_with_all_keys_of_its_range_and_from_no_othe
             assert {x: y.position for x, y in offset.marks.items()} == {R0: "7"}
 
 
-def goes_on(
-    lease: Lease, *ranges: FeedRange, by: Literal["feed", "split", "merge"]
-) -> RangeEnd:
-    start = require_position(lease)
-    return RangeEnd(children=tuple(Child(range=x, start=start) for x in ranges), by=by)
+def goes_on(lease: Lease, *ranges: FeedRange, by: str) -> RangeEnd:
+    return make.end(*ranges, at=require_position(lease), by=by)
 
 
 def of_two_halves() -> tuple[ShiftingStore, Sequence[Lease]]:

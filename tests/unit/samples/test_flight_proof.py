@@ -6,13 +6,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.feed import FeedRange, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Lease
 from samples.flights.data import Row
 from samples.flights.deliveries import Delivery, Turn
 from samples.flights.observer import Carrier, Figures
 from samples.flights.proof import Proof, in_words, prove
 from samples.flights.straight import Expected, straight_from
+from tests.support import make
 
 CLAIMS = ("delivered", "order", "figures", "stopped")
 
@@ -71,7 +72,7 @@ def turn(
 
 
 TURNS = [turn(BUSY[:4]), turn(BUSY[4:], epoch=2, host="b"), turn(QUIET, at="p1")]
-LEASES = [(Lease(range=FeedRange(id=RangeId(x))), 0) for x in ("p0", "p1")]
+LEASES = [(make.lease(x), 0) for x in ("p0", "p1")]
 
 
 def proof(

@@ -3,23 +3,19 @@
 import pytest
 from msgspec.structs import replace
 
-from changefeed.feeds.feed import FeedRange, Position, RangeId
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.feeds.feed import FeedRange
 from changefeed.leases.cosmos.foreign import imported, may_be_alive, moved
 from changefeed.leases.lease import HostName, Lease
+from tests.support import make
 
 MIDDLE = "1FFFFFFFFFFFFFFF"
-LOWER = FeedRange(id=RangeId("1"), high=MIDDLE, parents=(RangeId("0"),))
-UPPER = FeedRange(id=RangeId("2"), low=MIDDLE, high="FF", parents=(RangeId("0"),))
+LOWER = make.feed_range("1", high=MIDDLE, parents="0")
+UPPER = make.feed_range("2", MIDDLE, "FF", parents="0")
 
 
 def foreign(name: str, low: str = "", high: str = "", position: str | None = '"7"') -> Lease:
-    return Lease(
-        range=FeedRange(id=RangeId(name), low=low, high=high),
-        checkpoint=None if position is None else Checkpoint(Position(position)),
-        owner=HostName("java-1"),
-        stamp=100.0,
-    )
+    found = make.feed_range(name, low, high)
+    return make.lease(found, "java-1", at=position, epoch=0, stamp=100.0)
 
 
 def ranges_of(*found: Lease) -> list[FeedRange]:
