@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from changefeed.feeds.cosmos.errors import BAD_REQUEST, GONE, THROTTLED
 
-_OK: Final = 200
 NOT_MODIFIED: Final = 304
+_PAGES: Final = {200: b"{", NOT_MODIFIED: b""}  # what they begin with, by status
 REPEATED: Final = (GONE, THROTTLED)  # what the client would ask for again and again
 RECREATED: Final = 1024
 CONTINUATION: Final = "x-ms-continuation"
@@ -35,8 +35,8 @@ class Answer:
 
     @property
     def is_page(self) -> bool:
-        """Whether it says where it stands: with changes, or with none."""
-        return self.status in {_OK, NOT_MODIFIED} and bool(self.etag)
+        """Whether it has changes or none, as far as can be seen, and says where it stands."""
+        return bool(self.etag) and self.body[:1] == _PAGES.get(self.status)
 
     @property
     def is_ours(self) -> bool:

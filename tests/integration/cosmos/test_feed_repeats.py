@@ -16,7 +16,7 @@ from changefeed.feeds.cosmos import repeating
 from changefeed.feeds.cosmos.address import Mode
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.opening import feed_over
-from changefeed.feeds.errors import FeedRefused, FeedUnavailable
+from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from cosmos_emulator.settings import DEVELOPMENT_KEY
 from tests.support.certificates import Authority
@@ -133,24 +133,33 @@ async def test_pages_that_a_proxy_compresses_are_read(
         assert (await pages(feed, 1, 2), seeing.by_client.call_count) == (["b-0", "c-0"], 1)
 
 
-@pytest.mark.parametrize("wrong", [{"ETag": ""}, {"Content-Encoding": "gzip"}], ids=str)
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [({"ETag": ""}, None), ({"Content-Encoding": "gzip"}, None), ({}, b"<html>")],
+    ids=["no etag", "not compressed", "no page"],
+)
 async def test_after_an_answer_that_cannot_be_read_the_client_asks_itself(
-    world: CosmosWorld, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]
+    world: CosmosWorld,
+    monkeypatch: pytest.MonkeyPatch,
+    headers: dict[str, str],
+    body: bytes | None,
 ) -> None:
     async def answered(answer: web.Response, request: Any) -> Any:
-        answer.headers.update(given)
+        if is_wrong:
+            answer.headers.update(headers)
+            answer.body = answer.body if body is None else body
         return await web.StreamResponse.prepare(answer, request)
 
-    given = dict[str, str]()
+    is_wrong = False
     await world.write("abcd", 0)
     monkeypatch.setattr(web.Response, "prepare", answered)
     async with seen_feed(world) as (feed, seeing):
         await pages(feed, 1, 2)
-        given.update(wrong)
-        with pytest.raises(FeedUnavailable):
+        is_wrong = True
+        with pytest.raises(FeedError):
             await pages(feed, 3)
         assert seeing.by_client.call_count == 1
-        given.clear()
+        is_wrong = False
         assert (await pages(feed, 3), seeing.by_client.call_count) == (["d-0"], 2)
 
 
