@@ -82,16 +82,17 @@ OTHERS: list[Any] = [page(*HTML), b"SSH-2.0-OpenSSH_9.2\r\n", b"220 ready\r\n"]
 
 
 @pytest.mark.parametrize("said", OTHERS)
-async def test_a_server_that_is_no_redis_is_named(said: bytes) -> None:
+@pytest.mark.parametrize(
+    ("address", "raises", "named"),
+    [
+        ("redis://127.0.0.1:{}/0", StoreUnavailable, "redis://127.0.0.1:{}/0"),
+        ("postgresql://u:p@127.0.0.1:{}/d", StoreRefused, r"1:{}/d .*is it PostgreSQL\?"),
+    ],
+)
+async def test_a_server_that_is_no_store_is_named(
+    said: bytes, address: str, raises: type[Exception], named: str
+) -> None:
     async with saying(said) as port:
-        with pytest.raises(StoreUnavailable, match=f"redis://127.0.0.1:{port}/0"):
-            async with open_store(f"redis://127.0.0.1:{port}/0"):
-                pass
-
-
-@pytest.mark.parametrize("said", OTHERS)
-async def test_a_server_that_is_no_postgres_is_named(said: bytes) -> None:
-    async with saying(said) as port:
-        with pytest.raises(StoreRefused, match=rf"127.0.0.1:{port}/d .*is it PostgreSQL\?"):
-            async with open_store(f"postgresql://u:p@127.0.0.1:{port}/d"):
+        with pytest.raises(raises, match=named.format(port)):
+            async with open_store(address.format(port)):
                 pass

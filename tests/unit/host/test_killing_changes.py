@@ -180,6 +180,16 @@ async def test_care_ends_at_the_end_of_the_range() -> None:
         assert {x.deaths for x in await fleet.container.list()} == {NO_DEATHS}
 
 
+async def killed_twice_and_mended(fleet: Fleet) -> None:
+    for _ in range(2):
+        fleet.start("a")
+        await asyncio.sleep(60)
+        await fleet.kill("a")
+    Slow.hangs = False
+    fleet.start("a")
+    await fleet.caught_up()
+
+
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_with_care_each_change_comes_alone_also_behind_one_that_failed(
     concurrency: int,
@@ -191,13 +201,7 @@ async def test_with_care_each_change_comes_alone_also_behind_one_that_failed(
     async with Fleet(MemoryFeed(1), observer=Slow, settings=settings) as fleet:
         for n in range(8):
             fleet.append("xy"[n % 2])
-        for _ in range(2):
-            fleet.start("a")
-            await asyncio.sleep(60)
-            await fleet.kill("a")
-        Slow.hangs = False
-        fleet.start("a")
-        await fleet.caught_up()
+        await killed_twice_and_mended(fleet)
     assert sorted(Slow.calls) == [[n] for n in range(1, 9)]
 
 
@@ -211,13 +215,7 @@ async def test_a_call_with_care_that_ends_with_its_observer_is_made_again(
     async with Fleet(feed, leases, observer=Slow, settings=settings) as fleet:
         for key in "xy":
             fleet.append(key)
-        for _ in range(2):
-            fleet.start("a")
-            await asyncio.sleep(60)
-            await fleet.kill("a")
-        Slow.hangs = False
-        fleet.start("a")
-        await fleet.caught_up()
+        await killed_twice_and_mended(fleet)
     assert sorted(Slow.calls) == [[1], [2]]
 
 

@@ -64,25 +64,18 @@ def test_calls_that_a_host_has_under_way_at_once_share_the_time() -> None:
     assert beside.written_to(OWNED).load == 0.2
 
 
-def test_a_range_that_falls_behind_needs_what_would_keep_it_up() -> None:
+@pytest.mark.parametrize(("later", "load"), [((3000, 5000), 3.0), ((250,), 1.0)])
+def test_a_range_needs_what_would_keep_it_up_or_where_it_catches_up_all_that_it_gets(
+    later: tuple[int, ...], load: float
+) -> None:
     time = Time()
     meter = metered(OWNED, time)
     meter.is_behind(1000)
-    for behind in (3000, 5000):
+    for behind in later:
         with in_call(meter, 1000):
             time.now += 10
         meter.is_behind(behind)
-    assert meter.written_to(OWNED).load == 3.0
-
-
-def test_a_range_that_catches_up_needs_all_that_it_gets() -> None:
-    time = Time()
-    meter = metered(OWNED, time)
-    meter.is_behind(1000)
-    with in_call(meter, 1000):
-        time.now += 10
-    meter.is_behind(250)
-    assert meter.written_to(OWNED).load == 1.0
+    assert meter.written_to(OWNED).load == load
 
 
 def test_what_nothing_was_done_of_needs_the_time_that_it_takes() -> None:
