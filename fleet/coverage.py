@@ -17,7 +17,7 @@ from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.runtime.errors import StoreError, Unavailable
-from changefeed.runtime.for_each import for_each
+from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 8
 _AGAIN = "if hosts run, check again in a minute: they may be changing this now"

@@ -20,7 +20,7 @@ from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, require_position
 from changefeed.leases.position_file import Positions
 from changefeed.runtime.errors import StoreRefused
-from changefeed.runtime.for_each import for_each
+from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 8
 _SHOWN = 10

@@ -42,7 +42,7 @@ from changefeed.leases.plan import Action
 from changefeed.leases.updating import evict, update_lease
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.runtime.for_each import for_each
+from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 16
 

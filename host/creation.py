@@ -22,7 +22,7 @@ from changefeed.leases.keymap import NewLease
 from changefeed.leases.lease import Lease
 from changefeed.leases.updating import evict
 from changefeed.runtime.clock import Clock
-from changefeed.runtime.for_each import for_each
+from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 8
 _FIRST_BATCH = 64

@@ -7,7 +7,7 @@ from math import ceil
 from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Child, Feed, FeedRange, RangeEnded, RangeId, StartAt
 from changefeed.leases.lease import RangeEnd
-from changefeed.runtime.for_each import for_each
+from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 8
 

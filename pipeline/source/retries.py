@@ -15,7 +15,7 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId, StartAt
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
 from changefeed.feeds.timeouts import BoundedFeed
-from changefeed.runtime.for_each import for_each
+from changefeed.runtime.gather import for_each
 
 T = TypeVar("T")
 Name = TypeVar("Name", bound=str)
