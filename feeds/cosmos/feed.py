@@ -33,7 +33,7 @@ from changefeed.feeds.cosmos.positions import (
     session_lsn,
 )
 from changefeed.feeds.cosmos.repeating import POSITION
-from changefeed.feeds.cosmos.requests import RangeMoved, RequestRefused, Requests
+from changefeed.feeds.cosmos.requests import Requests
 from changefeed.feeds.cosmos.topology import Place, part_between
 from changefeed.feeds.errors import (
     FeedError,
@@ -55,7 +55,6 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.feeds.timestamps import start_us
-from changefeed.runtime.errors import answered
 from changefeed.runtime.gather import for_each
 
 _CLIENT_MODES: Final[dict[Mode, str]] = {
@@ -231,6 +230,11 @@ class CosmosFeed(Feed):
 
         Return ``None`` where a position can no longer be asked for under this id.
         """
+
+        def refused(text: str) -> FeedRefused:
+            at = f"range {found.id!r} cannot be read from {after!r}: {text}"
+            return FeedRefused(text) if after is None else RangeRefused(found.id, at)
+
         behind = None if after == BEGINNING and self._mode == "latest-version" else after
         header = _STARTS.get(str(since)) if behind is None else {POSITION: str(behind)}
         for _ in range(_MOVES):
@@ -242,17 +246,12 @@ class CosmosFeed(Feed):
             if not isinstance(place, Place):
                 return None
             query = partial(self._query, place, behind, since)
-            try:
-                answer = await self._requests.changes(place, header, limit, query, self._mode)
-            except RangeMoved:
-                await self._requests.look()
-            except RequestRefused as refused:
-                if after is None:
-                    raise
-                text = f"range {found.id!r} cannot be read from {after!r}: {refused}"
-                raise answered(RangeRefused(found.id, text)) from refused
-            else:
+            answer = await self._requests.changes(
+                place, header, limit, query, self._mode, refused=refused
+            )
+            if answer is not None:
                 return place, answer
+            await self._requests.look()
         raise FeedUnavailable(f"range {found.id!r} keeps moving; ask again")
 
     def _query(self, at: Place, after: Position | None, since: object) -> dict[str, Any]:

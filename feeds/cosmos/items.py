@@ -18,7 +18,7 @@ import msgspec
 from changefeed.feeds.cosmos.answers import CONTINUATION, Answer
 from changefeed.feeds.cosmos.documents import documents_of
 from changefeed.feeds.cosmos.keys import steps_of
-from changefeed.feeds.cosmos.requests import Key, RangeMoved, Requests
+from changefeed.feeds.cosmos.requests import Key, Requests
 from changefeed.feeds.cosmos.topology import Place
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange
@@ -95,18 +95,18 @@ class CosmosItems:
             place = self._requests.topology.find(found)
             if not isinstance(place, Place):
                 return place
-            try:
-                return self._page(await self._found(place, query, after))
-            except RangeMoved:
-                await self.ranges()
+            answer = await self._found(place, query, after)
+            if answer is not None:
+                return self._page(answer)
+            await self.ranges()
         raise FeedUnavailable(f"range {found.id!r} keeps moving; ask again")
 
     async def page_of_key(self, key: Key, query: Query, after: str = "") -> ResultPage:
         """Return the next page of what a query finds under a whole partition key."""
-        try:
-            return self._page(await self._found(key, query, after))
-        except RangeMoved as moved:
-            raise FeedUnavailable("the range of the partition key has moved") from moved
+        answer = await self._found(key, query, after)
+        if answer is None:
+            raise FeedUnavailable("the range of the partition key has moved")
+        return self._page(answer)
 
     async def check(self, query: str) -> None:
         """Raise ``FeedRefused`` for a query that one range cannot answer by itself."""
@@ -120,7 +120,7 @@ class CosmosItems:
                 f"itself: leave that to what reads the results, or ask about one partition key"
             )
 
-    async def _found(self, at: Place | Key, query: Query, after: str) -> Answer:
+    async def _found(self, at: Place | Key, query: Query, after: str) -> Answer | None:
         values = [{"name": x, "value": y} for x, y in query.parameters.items()]
         return await self._requests.found(
             at, after, limit=_PAGE, query=query.text, parameters=values

@@ -14,6 +14,7 @@ that nothing here needs.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -56,18 +57,10 @@ Key: TypeAlias = Sequence[Any]
 """A whole partition key, level by level: ``{}`` where an item has none."""
 
 
-class RequestRefused(FeedRefused):
-    """The server does not take what was asked: as a rule, the position. It refuses nothing
-    else by this.
-    """
-
-
-class RangeMoved(Exception):
-    """The physical range that was asked is gone; look at the ranges again."""
-
-
 class _Taken(Exception):
-    def __init__(self, answer: Answer) -> None:
+    """Stops the client from within its hooks: with an answer, or because a place has moved."""
+
+    def __init__(self, answer: Answer | None) -> None:
         super().__init__()
         self.answer = answer
 
@@ -76,8 +69,9 @@ class Requests:
     """Asks one container. Every request ends within ``TIMEOUT``; pages are paid of a
     ``budget``, if there is one, and wait for their turn.
 
-    ``topology`` is as it was when somebody last looked. Raises ``FeedUnavailable``,
-    ``FeedRefused`` and ``RangeMoved``.
+    ``topology`` is as it was when somebody last looked. An answer is ``None`` where the
+    physical range that was asked is gone: look at the ranges again. Raises ``FeedUnavailable``
+    and ``FeedRefused``.
     """
 
     def __init__(self, container: Container, budget: Budget | None = None) -> None:
@@ -100,26 +94,36 @@ class Requests:
         limit: int,
         query: Callable[[], Mapping[str, Any]],
         mode: str,
-    ) -> Answer:
+        *,
+        refused: Callable[[str], FeedRefused],
+    ) -> Answer | None:
         """Ask for one page: 200 with changes, or 304. ``query`` says what goes to the client:
         the page that is behind ``after``, the header which names that, where one does.
+        ``refused`` says that the server does not take what was asked: as a rule, the position.
         """
         what = place, mode
+        translator = replace(OF_READERS, of_request=refused)
         reserved, answer = await self.spending.reserve(), None
         if after is not None:
             own = {**after, LIMIT: str(limit)}
-            answer = await self._ask(self._repeated.ask(what, own, goes_on=_IS_PAGE))
+            again = self._repeated.ask(what, own, goes_on=_IS_PAGE)
+            answer = await self._ask(again, translator)
         if answer is None or not answer.is_ours:
             signed: list[SignedRequest] = []
-            answer = await self._ask(self._by_client(place, query(), limit, signed))
+            asked = self._by_client(place, query(), limit, signed)
+            if (answer := await self._ask(asked, translator)) is None:
+                return None
             if after is not None and answer.is_page:
                 self._repeated.keep(what, signed[0])
         self.spending.charged(answer.headers, reserved)
-        if not self._checked(answer).etag:
+        answer = self._checked(answer, translator)
+        if answer is not None and not answer.etag:
             raise FeedUnavailable(f"{self._where} answered without saying where it stands")
         return answer
 
-    async def found(self, at: Place | Key, after: str, *, limit: int, **query: Any) -> Answer:
+    async def found(
+        self, at: Place | Key, after: str, *, limit: int, **query: Any
+    ) -> Answer | None:
         """Ask for one page of what a query finds at a place, or under a partition key.
 
         ``after`` is the continuation of the page before; ``query`` goes to the client. It
@@ -130,7 +134,7 @@ class Requests:
             sent = request.http_request.headers
             where = (sent.get(_RANGE_HEADER), sent.get(CONTINUATION) or "")
             if isinstance(at, Place) and where != (at.physical, after):
-                raise RangeMoved
+                raise _Taken(None)
 
         if isinstance(at, Place):
             query["feed_range"] = client_range(at.low, at.high)
@@ -138,14 +142,18 @@ class Requests:
             query["partition_key"] = _for_client(at)
         reserved = await self.spending.reserve()
         request = self._queried(after, **query, max_item_count=limit, raw_request_hook=check)
-        answer = await self._ask(request, _OF_QUERIES)
+        if (answer := await self._ask(request, _OF_QUERIES)) is None:
+            return None
         self.spending.charged(answer.headers, reserved)
         return self._checked(answer)
 
     async def plan(self, query: str) -> Answer:
         """Ask how a query is to be put to several ranges: a query to all, made into that."""
         request = self._queried(query=query, raw_request_hook=_ask_for_plan)
-        return self._checked(await self._ask(request, _OF_QUERIES))
+        answer = await self._ask(request, _OF_QUERIES)
+        if answer is None or (answer := self._checked(answer)) is None:
+            raise FeedUnavailable(f"{self._where} is being split or merged")
+        return answer
 
     async def hash_of(self, key: Key) -> str:
         """Return the hash of a partition key, as the bounds of ranges have it."""
@@ -157,10 +165,10 @@ class Requests:
 
     async def _by_client(
         self, place: Place, query: Mapping[str, Any], limit: int, signed: list[SignedRequest]
-    ) -> Answer:
+    ) -> Answer | None:
         def check(request: Any) -> None:
             if request.http_request.headers.get(_RANGE_HEADER) != place.physical:
-                raise RangeMoved
+                raise _Taken(None)
             signed[:] = [SignedRequest.by_client(request)]
 
         pages = self._container.query_items_change_feed(
@@ -172,11 +180,11 @@ class Requests:
             # what the client says before it asks: the token is of another container
             raise FeedRefused(is_recreated(self._where)) from error
 
-    async def _queried(self, after: str = "", **query: Any) -> Answer:
+    async def _queried(self, after: str = "", **query: Any) -> Answer | None:
         pages = self._container.query_items(**query, raw_response_hook=_take)
         return await self._taken(pages.by_page(after or None))
 
-    async def _taken(self, pages: AsyncIterator[Any]) -> Answer:
+    async def _taken(self, pages: AsyncIterator[Any]) -> Answer | None:
         try:
             await anext(pages, None)
         except _Taken as taken:
@@ -209,7 +217,7 @@ class Requests:
                     ):
                         pass
                 except _Taken as taken:
-                    raise _error_in(self._where, taken.answer) from None
+                    raise _error_in(self._where, taken.answer, OF_READERS) from None
                 if bodies:  # else another task was quicker, and the client sent no request
                     return self._complete(bodies)
         raise FeedUnavailable(f"the ranges of {self._where} could not be listed just now")
@@ -227,11 +235,12 @@ class Requests:
     def _ask(self, request: Awaitable[T], translator: Translator | None = None) -> Awaitable[T]:
         return (translator or OF_READERS).asked(self._where, self._failover.ask(request))
 
-    def _checked(self, answer: Answer) -> Answer:
+    def _checked(self, answer: Answer, translator: Translator | None = None) -> Answer | None:
+        """Return an answer, unless its range has moved. Raise what it refuses."""
         if answer.status == GONE and answer.substatus != _SPLITTING:
-            raise RangeMoved
+            return None
         if answer.status >= BAD_REQUEST:
-            raise _error_in(self._where, answer)
+            raise _error_in(self._where, answer, translator or OF_READERS)
         return answer
 
     def check_same_container(self, rid: str) -> None:
@@ -248,8 +257,11 @@ _ADVICE: Final[Mapping[int, str]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
 class _OfReaders(Translator):
-    """Says as well what concerns the position that was asked for, as no other error does."""
+    """Says as well, by ``of_request``, what concerns the position that was asked for."""
+
+    of_request: Callable[[str], FeedRefused] = FeedRefused
 
     def error(self, where: str, problem: ErrorAnswer) -> Exception:
         if (problem.status, problem.substatus) == (BAD_REQUEST, RECREATED):
@@ -260,7 +272,7 @@ class _OfReaders(Translator):
             f"{where} refused to be read ({problem.code}) {problem.message}: if the position "
             f"is older than the container keeps its changes, reset the lease of this range"
         )
-        return answered(RequestRefused(text))
+        return answered(self.of_request(text))
 
 
 class _OfQueries(_OfReaders):
@@ -309,12 +321,13 @@ def _take(response: Any) -> None:
         raise _Taken(answer)
 
 
-def _error_in(where: str, answer: Answer) -> Exception:
+def _error_in(where: str, answer: Answer | None, translator: Translator) -> Exception:
+    assert answer is not None, f"{where} was asked for no place that could move"
     try:
         message = str(msgspec.json.decode(answer.body)["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
         message = ""
-    return OF_READERS.error(where, problem_of(answer.status, answer.headers, message))
+    return translator.error(where, problem_of(answer.status, answer.headers, message))
 
 
 class _Range(msgspec.Struct, frozen=True, rename="camel"):

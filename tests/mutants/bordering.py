@@ -72,10 +72,9 @@ def a_question_may_go_to_another_range_than_was_meant(m: Patch) -> None:
 
     old = Requests.changes
 
-    async def changes(self: Requests, place: Place, *page: Any) -> Answer:
-        return await old(
-            self, replace(place, physical=RangeId(AnyRange(place.physical))), *page
-        )
+    async def changes(self: Requests, place: Place, *page: Any, **how: Any) -> Answer | None:
+        there = replace(place, physical=RangeId(AnyRange(place.physical)))
+        return await old(self, there, *page, **how)
 
     m.patch(Requests, "changes", changes)
 

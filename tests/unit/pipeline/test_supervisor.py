@@ -224,7 +224,7 @@ FAILED = "changefeed.observers.errors.ObserverFailed: it"
     [
         (AWAY, FeedUnavailable),
         (f"a\n{FAILED}\nb", ObserverFailed),
-        ("x\nchangefeed.feeds.cosmos.requests.RequestRefused: 400: too old", UserError),
+        ("x\nchangefeed.feeds.errors.RangeRefused: 400: too old", UserError),
         (f"{AWAY}The above exception was the direct cause\n{FAILED}", ObserverFailed),
         ("one\ntwo", None),
         ("the value 'x FeedUnavailable: gone' is no number", None),
