@@ -8,7 +8,7 @@ from typing import Any
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
-from changefeed.runtime.cancellation import UnexpectedCancellation
+from changefeed.runtime.cancellation import unexpected_cancellation
 from changefeed.runtime.errors import Failure
 
 _NAMED = 20
@@ -59,8 +59,8 @@ class Failures:
             self._events.failed(self.first)
         self._failed(error)
 
-    def unexpected_cancellation(self, what: str) -> UnexpectedCancellation:
-        return UnexpectedCancellation.of_tasks(what, self._suspect)
+    def unexpected_cancellation(self, what: str) -> Failure:
+        return unexpected_cancellation(what, self._suspect)
 
 
 class StopIncomplete(Failure):

@@ -12,33 +12,30 @@ returns. What ends so has failed, and says so.
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from types import coroutine
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from changefeed.runtime.errors import Failure
 
 T = TypeVar("T")
-_BY_THE_CALL = "a call was cancelled by what it called"
 
 
-class UnexpectedCancellation(Failure):
-    """A call or a task was cancelled, and nobody had asked for that. The text says which."""
-
-    @classmethod
-    def of_tasks(cls, what: str, suspect: str) -> Self:
-        """Code that had not started them has cancelled tasks: ``what`` says which tasks,
-        ``suspect`` whose code it may be.
-        """
-        return cls(
-            f"{what} was cancelled without a request to stop: check whether {suspect} cancels "
-            f"tasks that it has not started, such as all of asyncio.all_tasks()"
-        )
+def unexpected_cancellation(what: str, suspect: str) -> Failure:
+    """Say that code has cancelled tasks that it had not started: ``what`` says which tasks,
+    ``suspect`` whose code it may be.
+    """
+    return Failure(
+        f"{what} was cancelled without a request to stop: check whether {suspect} cancels "
+        f"tasks that it has not started, such as all of asyncio.all_tasks()"
+    )
 
 
-async def keep_cancellation(call: Awaitable[T]) -> T:
+async def keep_cancellation(
+    call: Awaitable[T], given_up: Callable[[str], Exception] = Failure
+) -> T:
     """Await a call; raise ``CancelledError`` if its task was cancelled meanwhile, not else.
 
     What it returned or raised is lost then: whether it took effect is unclear. Raise
-    ``UnexpectedCancellation`` if the call was cancelled by what it called.
+    ``given_up(text)`` if the call was cancelled by what it called.
     """
     task = asyncio.current_task()
     assert task is not None, "a coroutine is awaited in a task"
@@ -48,7 +45,7 @@ async def keep_cancellation(call: Awaitable[T]) -> T:
     except asyncio.CancelledError as error:
         if task.cancelling() > before:
             raise
-        raise UnexpectedCancellation(_BY_THE_CALL) from error
+        raise given_up("a call was cancelled by what it called") from error
     except Exception as error:
         if task.cancelling() > before:
             raise asyncio.CancelledError from error
@@ -72,6 +69,10 @@ async def in_time(
     What is answered from memory waits for nothing and cannot be late, so it has no timer.
     """
     assert seconds > 0, f"{name} has no time to be answered"
+
+    def given_up(_: str) -> Exception:
+        return unavailable(f"the client of {who} gave {name} up by itself")
+
     steps = call.__await__()
     try:
         try:
@@ -80,13 +81,11 @@ async def in_time(
             answer: T = ended.value
             return answer
         except asyncio.CancelledError as error:  # nobody else has run meanwhile
-            raise UnexpectedCancellation(_BY_THE_CALL) from error
+            raise given_up("") from error
         async with asyncio.timeout(seconds):
-            return await keep_cancellation(_going_on(steps, waits_for))
+            return await keep_cancellation(_going_on(steps, waits_for), given_up)
     except TimeoutError as error:
         raise unavailable(f"{who} did not answer {name} within {seconds:g} s") from error
-    except UnexpectedCancellation as error:
-        raise unavailable(f"the client of {who} gave {name} up by itself") from error
 
 
 @coroutine

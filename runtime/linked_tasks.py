@@ -12,7 +12,7 @@ from typing import Any
 
 from structlog.contextvars import bound_contextvars
 
-from changefeed.runtime.cancellation import UnexpectedCancellation
+from changefeed.runtime.cancellation import unexpected_cancellation
 
 Job = Callable[[], Coroutine[Any, Any, None]]
 
@@ -89,4 +89,4 @@ class LinkedTasks:
             if self._stopping:
                 raise
             what = f"the task of processor {name}" if name else "the main task"
-            raise UnexpectedCancellation.of_tasks(what, "other code") from error
+            raise unexpected_cancellation(what, "other code") from error

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from changefeed.runtime.cancellation import UnexpectedCancellation
+from changefeed.runtime.cancellation import unexpected_cancellation
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.signals import each_apart, stop_signals
@@ -59,8 +59,8 @@ class StopSignals:
     def installed(self, suspect: str = "other code") -> Iterator[None]:
         """Handle signals until the block is left.
 
-        Raise ``UnexpectedCancellation``, which names the ``suspect``, if the block was
-        cancelled though no signal was heard.
+        Raise a ``Failure`` that names the ``suspect`` if the block was cancelled though no
+        signal was heard.
         """
         hear = each_apart(self._hear)
         before = {x: signal.signal(x, hear) for x in stop_signals()}
@@ -69,7 +69,7 @@ class StopSignals:
         except asyncio.CancelledError as error:
             if self._heard:
                 raise
-            raise UnexpectedCancellation.of_tasks("the main task", suspect) from error
+            raise unexpected_cancellation("the main task", suspect) from error
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)

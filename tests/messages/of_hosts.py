@@ -10,7 +10,7 @@ from changefeed.fleet.status import HostStatus, RangeStatus, Totals
 from changefeed.host.failures import StopIncomplete
 from changefeed.host.membership import NameTaken
 from changefeed.leases.lease import HostName, Incarnation
-from changefeed.runtime.cancellation import UnexpectedCancellation
+from changefeed.runtime.cancellation import unexpected_cancellation
 from tests.support import make
 
 from .table import Table
@@ -28,7 +28,7 @@ def _name_taken() -> object:
 
 @HOSTS.says("an observer that cancels tasks of the host")
 def _cancelled() -> object:
-    return str(UnexpectedCancellation.of_tasks("the worker of range r0", "observer shop:Shop"))
+    return str(unexpected_cancellation("the worker of range r0", "observer shop:Shop"))
 
 
 HOSTS.each(

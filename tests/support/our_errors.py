@@ -21,7 +21,6 @@ from changefeed.observers.errors import (
     ObserverFailed,
     ObserverStuck,
 )
-from changefeed.runtime.cancellation import UnexpectedCancellation
 from changefeed.runtime.errors import (
     Failure,
     StoreError,
@@ -38,7 +37,6 @@ _LEASE = Lease(range=FeedRange(id=_R0))
 OUR_ERRORS: Final[Sequence[Exception]] = (
     Failure("x"),
     UserError("x"),
-    UnexpectedCancellation("x"),
     FeedError("x"),
     FeedUnavailable("x"),
     FeedRefused("x"),
