@@ -21,18 +21,16 @@ from typing import Final
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from changefeed.feeds.errors import FeedUnavailable
 from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate
 from changefeed.pipeline.spark_errors import (
     TRIES,
-    WorkerLost,
     delay_after,
     try_again,
     worker_lost_reason,
 )
-from changefeed.runtime.errors import Failure, StoreUnavailable, UserError
+from changefeed.runtime.errors import Failure, Unavailable, UserError
 from changefeed.runtime.logs import get_logger
 
 _log = get_logger()
@@ -173,9 +171,9 @@ def _look(one: _RunningQuery, progress: TableProgress, now: float, tries: int | 
 
 
 def _helps_to_wait(kind: type[Exception], failures: int, tries: int | None) -> bool:
-    if issubclass(kind, WorkerLost):
+    if kind is Unavailable:  # a Python that Spark has lost, and which may never start
         return failures < (TRIES if tries is None else min(tries, TRIES))
-    return issubclass(kind, FeedUnavailable | StoreUnavailable) and failures != tries
+    return issubclass(kind, Unavailable) and failures != tries
 
 
 def _come_to_rest(
@@ -211,13 +209,14 @@ def _rests(one: _RunningQuery, hold: DrainGate) -> bool:
 def advice(text: str) -> tuple[type[Exception], str]:
     """Return what our own error was, and said, from within all that Spark says around it.
 
-    Spark passes on only the text of an error: its class is looked up by its full name.
+    Spark passes on only the text of an error: its class is looked up by its full name. That it
+    has lost a Python process is ``Unavailable``.
     """
     for path, said in reversed(_ADVICE.findall(text)):
         if (kind := _known_error(path)) is not None:
             return kind, said.strip()
     if (reason := worker_lost_reason(text)) is not None:
-        return WorkerLost, reason
+        return Unavailable, reason
     return Exception, text.strip().splitlines()[0]
 
 

@@ -26,44 +26,39 @@ Fetch = Callable[[str, int, int], "Future[bytes | None]"]
 _ROWS: Final = 32_768
 
 
-class SegmentGone(Exception):
-    """The object of a segment is not there any more."""
-
-
-def check_footer(name: RangeId, segment: Segment, fetch: Fetch) -> None:
-    """Check a file that others will read. Raise ``SegmentGone``, and ``RangeDamaged``."""
+def check_footer(name: RangeId, segment: Segment, fetch: Fetch) -> bool:
+    """Return whether a file that others will read is there. Raise ``RangeDamaged``."""
+    tail = fetch(segment.key, *segment.tail).result()
+    if tail is None:
+        return False
     with _noticed(name, segment):
-        check_tail(segment, _given(fetch(segment.key, *segment.tail)))
+        check_tail(segment, tail)
+    return True
 
 
 def read_rows(
     name: RangeId, stored: SegmentRows, after: int, end: int, fetch: Fetch
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range with ``after < sequence <= end``, in order.
+    """Yield the records of a range with ``after < sequence <= end``, in order: fewer where the
+    object is gone meanwhile.
 
-    Each row group is on its way while the one before is read. Raise ``SegmentGone``, and
-    ``RangeDamaged``.
+    Each row group is on its way while the one before is read. Raise ``RangeDamaged``.
     """
     segment = stored.segment
     wanted = [x for x in stored.rows if x.last > after and x.first <= end]
     tail = fetch(segment.key, *segment.tail)
     asked = [fetch(segment.key, *segment.bounds(wanted[0].group))]
     for rows, following in zip(wanted, [*wanted[1:], None], strict=True):
-        data = _given(asked.pop())
+        data, footer = asked.pop().result(), tail.result()
+        if data is None or footer is None:
+            return
         if following is not None:
             asked.append(fetch(segment.key, *segment.bounds(following.group)))
         before = max(0, after + 1 - rows.first)
         count = min(end, rows.last) - rows.first + 1 - before
         with _noticed(name, segment):
-            batches = read_group(segment, _given(tail), rows.group, data, _ROWS)
+            batches = read_group(segment, footer, rows.group, data, _ROWS)
             yield from cut_rows(batches, rows.skip + before, count)
-
-
-def _given(asked: "Future[bytes | None]") -> bytes:
-    data = asked.result()
-    if data is None:
-        raise SegmentGone
-    return data
 
 
 @contextmanager

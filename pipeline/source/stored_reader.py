@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -23,19 +23,13 @@ from changefeed.pipeline.source.collection_reader import CollectionAccess, Part
 from changefeed.pipeline.source.feed_reader import RETRY_SECONDS
 from changefeed.pipeline.source.reader import FilePart, Slice
 from changefeed.pipeline.source.retries import retry_for
-from changefeed.pipeline.source.segment_reader import (
-    SegmentGone,
-    check_footer,
-    read_rows,
-)
+from changefeed.pipeline.source.segment_reader import check_footer, read_rows
 from changefeed.runtime.backends import Address
 from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.paths import expanded
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -81,15 +75,15 @@ class StoredAccess(CollectionAccess):
     ) -> Iterator[Columns | pa.RecordBatch]:
         gone = -1
         while True:
-            try:
-                for found in self._read(name, after, end, asked):
-                    after += len(found)
-                    yield found
-                if after >= end:
-                    return
-            except SegmentGone as error:  # another may hold its records by now
+            begun = after
+            for found in self._read(name, after, end, asked):
+                after += len(found)
+                yield found
+            if after >= end:
+                return
+            if after == begun:  # its segment is gone: another may hold its records by now
                 if gone == after:
-                    raise damaged(name, after, end) from error
+                    raise damaged(name, after, end)
                 gone = after
                 self._look_again(name)
             asked = self._asking(name, after, end)
@@ -119,36 +113,35 @@ class StoredAccess(CollectionAccess):
         """Return what of a slice is in files of text, and what is left of it."""
         name = slice_.range_id
         begin, end = self.positions.order(slice_.start), self.positions.order(slice_.end)
-        parts = self._twice(name, lambda: list(self._files(name, begin, end)))
+        parts = self._files(name, begin, end)
+        if parts is None:
+            self._look_again(name)
+            parts = self._files(name, begin, end)
+        if parts is None:
+            there = self._ends([name])[name]
+            raise damaged(name, there.start, there.last)
         return parts, self.positions.around(slice_, parts)
 
-    def _files(self, name: RangeId, begin: int, end: int) -> Iterator[FilePart]:
+    def _files(self, name: RangeId, begin: int, end: int) -> Sequence[FilePart] | None:
+        """Return the files of text that records are in; ``None`` where one is gone."""
+        parts = []
         for found in self._ask(lambda: self._stored.in_segments(name, begin, end)):
             segment = found.segment
             if not segment.is_text:
                 continue  # escaped on its way
             if segment.key not in self._checked:
-                check_footer(name, segment, self._fetch)
+                if not check_footer(name, segment, self._fetch):
+                    return None
                 self._checked.add(segment.key)
-            yield FilePart(
+            part = FilePart(
                 path=Path(self.place, segment.key),
                 range_id=name,
                 after=max(begin, found.first - 1),
                 end=min(end, found.last),
                 records=segment.records,
             )
-
-    def _twice(self, name: RangeId, call: Callable[[], T]) -> T:
-        """Call again where a segment is gone."""
-        try:
-            return call()
-        except SegmentGone:
-            self._look_again(name)
-        try:
-            return call()
-        except SegmentGone as error:
-            there = self._ends([name])[name]
-            raise damaged(name, there.start, there.last) from error
+            parts.append(part)
+        return parts
 
     def _look_again(self, name: RangeId) -> None:
         self._ask(lambda: self._stored.look_again(name))

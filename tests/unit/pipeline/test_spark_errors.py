@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from changefeed.pipeline.shutdown import Stopping
-from changefeed.pipeline.spark_errors import TRIES, WorkerLost, try_again, worker_lost_reason
+from changefeed.pipeline.spark_errors import TRIES, try_again, worker_lost_reason
+from changefeed.runtime.errors import Unavailable
 
 TOO_LATE = (
     "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect "
@@ -48,7 +49,7 @@ def test_what_spark_lost_is_tried_again_later_and_later_and_each_time_counts() -
 
 def test_a_python_that_never_starts_is_given_up() -> None:
     clock = Clock()
-    with pytest.raises(WorkerLost, match="Is the machine overloaded"):
+    with pytest.raises(Unavailable, match="Is the machine overloaded"):
         try_again(failing(TRIES), clock)
     assert len(clock.waited) == TRIES - 1
 
@@ -58,6 +59,6 @@ def test_other_failures_are_not_tried_again_nor_is_anything_after_a_stop() -> No
     with pytest.raises(Exception, match="Java heap"):
         try_again(failing(1, "Java heap space"), clock)
     clock.ask()
-    with pytest.raises(WorkerLost):
+    with pytest.raises(Unavailable):
         try_again(failing(1), clock)
     assert clock.waited == []
