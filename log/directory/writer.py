@@ -35,7 +35,6 @@ from changefeed.log.records import Encoded, Record, placed_record
 from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
-from changefeed.log.stores.file_rows import RowWritten
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.log.stores.store import create_once, holds
 
@@ -201,13 +200,7 @@ class EventLogWriter(Producer):
     async def _take_over_row(self) -> None:
         """Learn where the row of the newest era ends, and go on there."""
         era = self.era
-        try:
-            grows = await self._store.take_over(row_prefix(era.number, WRITER))
-        except RowWritten as error:
-            raise FeedUnavailable(
-                f"the event log is being written by process {error.holder} ({self._home}): one "
-                f"process writes at a time. Stop it, or append through it"
-            ) from error
+        grows = await self._store.take_over(row_prefix(era.number, WRITER))
         if (await self._catalogs.refresh()).era == era:
             await self._learn(era, grows=grows)
         else:  # another process has ended it meanwhile

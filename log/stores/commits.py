@@ -5,13 +5,13 @@ No clock decides how long a record waits for others: the disk does.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from changefeed.log.stores.frame_writer import FrameWriter, RowClosed
+from changefeed.log.stores.frame_writer import FrameWriter
 
 T = TypeVar("T")
 _COMMIT_BYTES: Final = 64 * 1024 * 1024
-_Waiting = tuple[bytes, "asyncio.Future[bool]"]
+_Waiting = tuple[bytes, "asyncio.Future[bool | None]"]
 
 
 class _Call(Protocol):
@@ -28,22 +28,22 @@ class Commits:
         self._waiting: dict[int, _Waiting] = {}
         self._running: asyncio.Task[None] | None = None
 
-    async def append(self, number: int, data: bytes) -> bool:
+    async def append(self, number: int, data: bytes) -> bool | None:
         """Return whether an object was written; once it is durable. A number waits for those
         before it.
 
-        ``False``: there is one of this number. Raise ``StoreError`` where it may be tried
-        again, and ``RowClosed`` where the row was closed, with this object or without.
+        ``False``: there is one of this number. ``None``: the row was closed, with this object
+        or without. Raise ``StoreError`` where it may be tried again.
         """
         assert number > 0, f"numbers of a row count from 1: {number}"
         if number < self._next:
             return False
         if self.writer.is_over:
-            raise RowClosed
+            return None
         if number in self._waiting:
             await asyncio.wait([self._waiting[number][1]])
             return await self.append(number, data)
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         self._waiting[number] = data, done
         if self._running is None:
             self._running = asyncio.create_task(self._run())
@@ -60,7 +60,7 @@ class Commits:
                 for number in [x for x in self._waiting if x < self._next]:
                     _answer([self._waiting.pop(number)], False)
             if self.writer.is_over:
-                _answer([self._waiting.pop(x) for x in [*self._waiting]], RowClosed())
+                _answer([self._waiting.pop(x) for x in [*self._waiting]], None)
         finally:
             self._running = None
 
@@ -76,15 +76,15 @@ class Commits:
         assert taken, f"a commit of nothing at {self._next}"
         objects = [data for data, _ in taken]
         try:
-            await self._call(lambda: self.writer.append(objects), "wal")
+            written = await self._call(lambda: self.writer.append(objects), "wal")
         except Exception as error:  # noqa: BLE001 - it is raised by those who wait
             _answer(taken, error)
         else:
-            self._next += len(taken)
-            _answer(taken, True)
+            self._next += len(taken) if written else 0
+            _answer(taken, True if written else None)
 
 
-def _answer(waiting: Iterable[_Waiting], outcome: Literal[True, False] | Exception) -> None:
+def _answer(waiting: Iterable[_Waiting], outcome: bool | Exception | None) -> None:  # noqa: FBT001
     for _, done in waiting:
         if done.done():
             continue  # its caller has gone

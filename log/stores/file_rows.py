@@ -65,14 +65,6 @@ _LOCK_PAUSE: Final = 0.005
 _LOOKED_THROUGH: Final = 1024 * 1024
 
 
-class RowWritten(Exception):
-    """Another process writes the row: ``holder`` names it."""
-
-    def __init__(self, holder: str) -> None:
-        super().__init__(holder)
-        self.holder = holder
-
-
 @contextmanager
 def open_file(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
     descriptor = os.open(path, flags | os.O_CLOEXEC, PRIVATE_FILE)
@@ -113,16 +105,22 @@ def take_lock(path: Path, tries: int, pause: float) -> int | None:
     return None
 
 
-def locked(folder: Path) -> int:
-    """Take the lock of a row; raise ``RowWritten``. Readers hold it for a moment."""
+def locked(folder: Path) -> int | None:
+    """Take the lock of a row; return it, or ``None`` while another process writes the row.
+
+    Readers hold it for a moment.
+    """
     lock = take_lock(folder / _LOCK, _LOCK_TRIES, _LOCK_PAUSE)
-    if lock is None:
-        with open_file(folder / _LOCK) as other:
-            holder = os.pread(other, 32, 0).decode(errors="replace").strip()
-        raise RowWritten(holder or "unknown")
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    if lock is not None:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
+
+
+def holder_of(folder: Path) -> str:
+    """Name the process that writes a row."""
+    with open_file(folder / _LOCK) as lock:
+        return os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
 
 
 def is_written(folder: Path) -> bool:

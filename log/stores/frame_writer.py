@@ -12,7 +12,6 @@ from typing import Final
 
 from changefeed.log.stores.file_rows import (
     HEAD,
-    RowWritten,
     close_at,
     close_frames,
     durable_in,
@@ -34,10 +33,6 @@ _FILE_BYTES: Final = 64 * 1024 * 1024
 _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
-class RowClosed(Exception):
-    """Nothing is answered from frames of this row any more."""
-
-
 class FrameWriter:
     """The one writer of a row. Every method blocks; calls follow each other.
 
@@ -55,13 +50,15 @@ class FrameWriter:
         self._path = folder
         self._size = 0
 
-    def take_over(self) -> int:
+    def take_over(self) -> int | None:
         """Go on with the frames that another process has left; return the last number.
 
-        Raise ``RowWritten`` while a process writes them, this one included.
+        Return ``None`` while a process writes them, this one included.
         """
         self._make_folder(self._folder)
         self._lock = locked(self._folder)
+        if self._lock is None:
+            return None
         if is_closed(self._folder):
             return self.close()
         before = durable_in(self._folder)
@@ -75,33 +72,37 @@ class FrameWriter:
         sync(self._folder)  # the writer before may have been killed before it did
         return self._durable
 
-    def append(self, objects: Sequence[bytes]) -> None:
-        """Write the next objects of the row, and return once they are durable.
+    def append(self, objects: Sequence[bytes]) -> bool:
+        """Write the next objects of the row, and return whether they are durable.
 
-        Raise ``RowClosed`` if they may be among the frames or not: the caller who closes it
-        decides. After ``OSError`` they are not, and may be written again.
+        ``False``: the row is over, and they may be among its frames or not: the caller who
+        closes it decides. After ``OSError`` they are not, and may be written again.
         """
         assert objects, "a commit of nothing"
         if self.is_over:
-            raise RowClosed
+            return False
         assert self._sound is None, f"{self._folder} ends at {self._sound}, and goes on"
         descriptor = self._opened()
+        if descriptor is None:
+            self.stop()
+            return False
         size = self._write(descriptor, objects)
         try:
             os.fdatasync(descriptor)
-        except OSError as error:
+        except OSError:
             self._end_at(self._durable)
-            raise RowClosed from error
+            return False
         if is_closed(self._folder) or self._is_elsewhere(descriptor):
             self.stop()
-            raise RowClosed
+            return False
         self._size += size
         self._durable += len(objects)
         try:
             say_durable(self._folder, self._durable)
-        except OSError as error:  # they are durable, and no other process would know
+        except OSError:  # they are durable, and no other process would know
             self._end_at(self._durable)
-            raise RowClosed from error
+            return False
+        return True
 
     def begin_file(self) -> None:
         """Let the next frame begin a file: one that is written is never deleted."""
@@ -145,23 +146,22 @@ class FrameWriter:
             raise
         return len(frames)
 
-    def _opened(self) -> int:
-        """Return the file to write to: the next one, if that is full."""
+    def _opened(self) -> int | None:
+        """Return the file to write to: the next one, if that is full; ``None`` where another
+        process writes the row.
+        """
         if self._descriptor is not None and self._size < _FILE_BYTES:
             return self._descriptor
         if self._lock is None:
             self._make_folder(self._folder)
-            try:
-                self._lock = locked(self._folder)
-            except RowWritten:
-                self.stop()
-                raise RowClosed from None
+            self._lock = locked(self._folder)
+            if self._lock is None:
+                return None
         path = log_path(self._folder, self._durable + 1)
         try:
             descriptor = os.open(path, _NEW, PRIVATE_FILE)
         except FileExistsError:
-            self.stop()
-            raise RowClosed from None
+            return None
         try:
             if self._descriptor is None:
                 say_durable(self._folder, 0)

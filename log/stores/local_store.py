@@ -23,14 +23,14 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from changefeed.log.stores.commits import Commits
-from changefeed.log.stores.file_rows import FRAMES, close_frames, sync, take_lock
+from changefeed.log.stores.file_rows import FRAMES, close_frames, holder_of, sync, take_lock
 from changefeed.log.stores.frame_reader import FrameReader
-from changefeed.log.stores.frame_writer import FrameWriter, RowClosed
+from changefeed.log.stores.frame_writer import FrameWriter
 from changefeed.log.stores.store import (
     MISSING,
     Listed,
@@ -93,8 +93,9 @@ class LocalStore:
             return await self._call(lambda: self._write(key, data, replace=False), key)
         commits = self._commits(place)
         if commits is not None:
-            with suppress(RowClosed):
-                return await commits.append(place.number, data)
+            written = await commits.append(place.number, data)
+            if written is not None:
+                return written
         return await self._call(lambda: self._create_behind(key, data, place, commits), key)
 
     async def put(self, key: str, data: bytes) -> None:
@@ -159,11 +160,22 @@ class LocalStore:
         """Go on with a row, named by its prefix, that another process has left.
 
         Return whether that can be done by growing files: not where these were closed. Raise
-        ``RowWritten`` while one writes it. ``release`` lets another go on.
+        ``StoreUnavailable`` while one writes it. ``release`` lets another go on.
         """
         folder = self._path(row) / FRAMES
         writer = FrameWriter(folder, self._make_row)
-        last = await self._call(writer.take_over, row)
+
+        def act() -> int:
+            last = writer.take_over()
+            if last is None:
+                raise StoreUnavailable(
+                    f"the event log is being written by process {holder_of(folder)} "
+                    f"({self._root}): one process writes at a time. Stop it, or append through "
+                    f"it"
+                )
+            return last
+
+        last = await self._call(act, row)
         self._writing[folder] = Commits(writer, self._call, last)
         return not writer.is_over
 
