@@ -1,15 +1,9 @@
-"""Errors of a log and its brokers, beside those that every feed has (``feeds.errors``).
+"""What a log and its brokers say in the errors that every feed has (``feeds.errors``), and
 
 Damaged                  bytes of a log are missing, or not those that were written
-
-FeedRefused
-├── ClusterRefused       the place in the store is no cluster of ours, or is damaged
-├── CollectionUnknown    the cluster has no collection of this name
-└── RangeRefused
-    └── PositionGone     retention has deleted what lies after the position
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeDamaged, RangeRefused
@@ -24,46 +18,25 @@ class Damaged(Exception):
     """
 
 
-class ClusterRefused(FeedRefused):
-    """The cluster cannot be used as it is. The text is the advice."""
+def no_collection(name: str, known: Sequence[str]) -> FeedRefused:
+    """Return what is raised for a collection that there is not; there are the ``known``."""
+    there = f"it has {', '.join(known)}" if known else "it has none yet"
+    return FeedRefused(
+        f"the cluster has no collection {name!r}; {there}. Create it first, or look for a "
+        f"mistake in the name"
+    )
 
 
-class CollectionUnknown(FeedRefused):
-    """There is no such collection. ``known`` are the names of those that there are."""
-
-    def __init__(self, collection: str, known: tuple[str, ...] = ()) -> None:
-        super().__init__(collection, known)  # args as given, so that it pickles
-        self.collection = collection
-        self.known = known
-
-    def __str__(self) -> str:
-        there = f"it has {', '.join(self.known)}" if self.known else "it has none yet"
-        return (
-            f"the cluster has no collection {self.collection!r}; {there}. Create it first, "
-            f"or look for a mistake in the name"
-        )
-
-
-class PositionGone(RangeRefused):
-    """What lies after a position was deleted by retention.
-
-    ``after`` is the position asked for and ``start`` the last sequence that is gone: the
-    records ``after + 1`` to ``start`` cannot be read any more.
+def position_gone(range_id: RangeId, after: int, start: int) -> RangeRefused:
+    """Return what is raised for a position behind which retention has deleted records, up to
+    ``start``.
     """
-
-    def __init__(self, range_id: RangeId, after: int, start: int) -> None:
-        super().__init__(range_id, "")
-        self.args = (range_id, after, start)  # as given, so that it pickles
-        self.after = after
-        self.start = start
-
-    def __str__(self) -> str:
-        return (
-            f"records {self.after + 1:,} to {self.start:,} of range {self.range_id!r} were "
-            f"deleted by retention and cannot be read any more. Reset this range to its "
-            f"beginning to go on with what is left, and let the collection keep records for "
-            f"longer than readers may be away"
-        )
+    return RangeRefused(
+        range_id,
+        f"records {after + 1:,} to {start:,} of range {range_id!r} were deleted by retention "
+        f"and cannot be read any more. Reset this range to its beginning to go on with what is "
+        f"left, and let the collection keep records for longer than readers may be away",
+    )
 
 
 def position_beyond(range_id: RangeId, after: int, end: int) -> RangeRefused:

@@ -7,7 +7,7 @@ all clients together fit. A request that does not fit gets 429, and the client s
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from changefeed.log.brokers.requests import RequestRefused
+from aiohttp import web
 
 
 class Budget:
@@ -19,13 +19,11 @@ class Budget:
 
     @contextmanager
     def taken(self, size: int) -> Iterator[None]:
-        """Take so many bytes until the block is left, or raise ``RequestRefused``."""
+        """Take so many bytes until the block is left, or refuse the request."""
         if self.used and self.used + size > self.most:
-            raise RequestRefused(
-                429,
-                "busy",
-                f"this broker holds {self.used:,} bytes of requests, and may hold "
-                f"{self.most:,} (writing.buffer_bytes): send it again a little later",
+            raise web.HTTPTooManyRequests(
+                text=f"this broker holds {self.used:,} bytes of requests, and may hold "
+                f"{self.most:,} (writing.buffer_bytes): send it again a little later"
             )
         assert size >= 0, f"a request has {size} bytes"
         self.used += size

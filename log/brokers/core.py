@@ -27,7 +27,7 @@ from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import broker_key
 from changefeed.log.catalog.ranges import Partition, RangesCache
 from changefeed.log.core_settings import CoreSettings
-from changefeed.log.errors import CollectionUnknown, Damaged
+from changefeed.log.errors import Damaged
 from changefeed.log.executor import Executor, in_thread
 from changefeed.log.maintenance.compactor import Compactor
 from changefeed.log.maintenance.retention import Retention
@@ -85,7 +85,7 @@ class BrokerCore:
 
     Every method may raise ``StoreError`` when the store does not answer, or refuses; ``append``
     does not while it writes: it waits. Those that name a collection raise
-    ``CollectionUnknown``, and ``RangeUnknown`` for a partition it does not have.
+    ``FeedRefused`` for one that there is not, and ``RangeUnknown`` for a partition.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class BrokerCore:
 
         About ``max_bytes`` of them, at least one block if there is any. At the end of an open
         partition it waits up to ``wait`` seconds for more. Any broker serves any partition;
-        the one that writes it, or its home, has it in memory. Raise ``PositionGone`` where
+        the one that writes it, or its home, has it in memory. Raise ``RangeRefused`` where
         retention has deleted what follows, ``RangeDamaged`` where it cannot be read, and
         ``RangeRefused`` for a position behind the end.
         """
@@ -363,10 +363,7 @@ class BrokerCore:
 
     async def look_for(self, collection: str, *partitions: RangeId) -> None:
         """Look for a newer catalog where this one does not have what is asked for."""
-        try:
-            known = self.ranges.of(collection)
-        except CollectionUnknown:
-            await self.catalogs.find(collection)
-            known = self.ranges.of(collection)
+        await self.catalogs.find(collection)
+        known = self.ranges.of(collection)
         if not all(known.has(x) for x in partitions):
             await self.catalogs.refresh()

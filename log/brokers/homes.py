@@ -9,12 +9,11 @@ any broker serves any partition.
 import logging
 from collections.abc import Iterator
 
-from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.errors import RangeRefused
 from changefeed.log.catalog.catalog import Catalog, Collection
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.ranges import Partition, Ranges, ranges_of
 from changefeed.log.core_settings import CoreSettings
-from changefeed.log.errors import PositionGone
 from changefeed.log.rows.partition_reader import PartitionReader
 
 _log = logging.getLogger(__name__)
@@ -87,7 +86,7 @@ class HomeWarmer:
             found = await self._partitions.blocks(
                 name, partition.id, there.start, self._settings.warm_bytes
             )
-        except (RangeDamaged, PositionGone) as error:  # any broker says so; others are read
+        except RangeRefused as error:  # any broker says so; others are read
             _log.warning(
                 "broker.failed", extra={"operation": "warm a home", "error": str(error)}
             )

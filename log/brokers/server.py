@@ -28,7 +28,6 @@ from aiohttp import hdrs, web
 from msgspec.structs import replace
 
 from changefeed.feeds.errors import (
-    FeedRefused,
     FeedUnavailable,
     RangeDamaged,
     RangeRefused,
@@ -43,7 +42,6 @@ from changefeed.log.brokers.metrics import BrokerMetrics
 from changefeed.log.brokers.requests import (
     CollectionRequest,
     RangeRequest,
-    RequestRefused,
     RetentionRequest,
     body_of,
     collection_of,
@@ -54,11 +52,6 @@ from changefeed.log.brokers.requests import (
     size_of,
 )
 from changefeed.log.decoding import Undecodable
-from changefeed.log.errors import (
-    ClusterRefused,
-    CollectionUnknown,
-    PositionGone,
-)
 from changefeed.log.protocol.wire import (
     CONTENT_TYPE,
     Positions,
@@ -86,16 +79,12 @@ _RETRY_AFTER = "1"
 _log = get_logger()
 
 _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
-    (CollectionUnknown, 404, "unknown-collection"),
     (RangeUnknown, 404, "unknown-partition"),
-    (PositionGone, 410, "gone"),
     (RangeDamaged, 422, "damaged"),
-    (RangeRefused, 416, "beyond"),
+    (RangeRefused, 416, "out-of-range"),
     (Undecodable, 400, "bad-body"),
-    (ClusterRefused, 409, "cluster"),
     (FeedUnavailable, 503, "unavailable"),
     (StoreError, 503, "store"),
-    (FeedRefused, 400, "refused"),
     (UserError, 400, "refused"),
 )
 """What an error of ours is over HTTP: the first that fits."""
@@ -156,13 +145,10 @@ class BrokerServer:
                 self._check_token(request)
             with self._bodies.taken(size_of(request)):
                 return await handler(request)
-        except RequestRefused as refused:
-            return _refusal(refused.status, refused.refusal)
         except web.HTTPException as refused:
             text = refused.text or refused.reason
             return _refusal(refused.status, Refusal(error="http", message=text))
         except (
-            FeedRefused,
             FeedUnavailable,
             RangeUnknown,
             StoreError,
@@ -183,11 +169,9 @@ class BrokerServer:
             return
         given = request.headers.get(hdrs.AUTHORIZATION, "").encode(errors="surrogateescape")
         if not hmac.compare_digest(given, f"Bearer {self._token.current()}".encode()):
-            raise RequestRefused(
-                401,
-                "token",
-                "a token is needed, and this is not it: set "
-                "CHANGEFEED_BACKENDS__BROKERS__TOKEN to that of the brokers",
+            raise web.HTTPUnauthorized(
+                text="a token is needed, and this is not it: set "
+                "CHANGEFEED_BACKENDS__BROKERS__TOKEN to that of the brokers"
             )
 
     # For people and probes.
@@ -234,10 +218,8 @@ class BrokerServer:
 
     async def _append(self, request: web.Request) -> web.Response:
         if request.content_type != CONTENT_TYPE:
-            raise RequestRefused(
-                415,
-                "content-type",
-                f"records come as {CONTENT_TYPE}, not {request.content_type}",
+            raise web.HTTPUnsupportedMediaType(
+                text=f"records come as {CONTENT_TYPE}, not {request.content_type}"
             )
         collection = await self._checked(request)
         self._core.watch.hear_of(number_in(request.query, "catalog", 0))
@@ -294,11 +276,9 @@ class BrokerServer:
         collection, log = collection_of(request), request.query.get("log")
         identity = await self._identity(collection)
         if log not in (None, identity):
-            raise RequestRefused(
-                409,
-                "foreign",
-                f"collection {collection!r} is another one than the client knows: it was "
-                f"deleted and created again, or this is a broker of another cluster",
+            raise web.HTTPConflict(
+                text=f"collection {collection!r} is another one than the client knows: it was "
+                f"deleted and created again, or this is a broker of another cluster"
             )
         return collection
 

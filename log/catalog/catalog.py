@@ -17,9 +17,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.log.decoding import Undecodable, from_json
-from changefeed.log.errors import ClusterRefused, CollectionUnknown
+from changefeed.log.errors import no_collection
 
 FORMAT: Final = 10
 """The only format that is read and written. Lower numbers were never released."""
@@ -168,12 +169,12 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         return {x.name: x for x in self.collections}
 
     def collection(self, name: str) -> Collection:
-        """Return a collection by its name; raise ``CollectionUnknown``."""
+        """Return a collection by its name; raise ``FeedRefused``."""
         place = bisect_left(self.collections, name, key=lambda x: x.name)
         for found in self.collections[place : place + 1]:
             if found.name == name:
                 return found
-        raise CollectionUnknown(name, tuple(x.name for x in self.collections))
+        raise no_collection(name, [x.name for x in self.collections])
 
     def era_numbered(self, number: int) -> Era:
         return next(x for x in self.eras if x.number == number)
@@ -201,9 +202,9 @@ def decode_collection(data: bytes, name: str) -> Collection:
     try:
         found = from_json(checked(data, what), Collection)
     except Undecodable as error:
-        raise ClusterRefused(_damaged(what, str(error))) from error
+        raise FeedRefused(_damaged(what, str(error))) from error
     if found.name != name:
-        raise ClusterRefused(_damaged(what, f"it is of {found.name!r}"))
+        raise FeedRefused(_damaged(what, f"it is of {found.name!r}"))
     return found
 
 
@@ -219,9 +220,9 @@ def decode_catalog(data: bytes, identity: str) -> Catalog:
     try:
         header = from_json(body, _Header)
     except Undecodable as error:
-        raise ClusterRefused(_damaged(what, str(error))) from error
+        raise FeedRefused(_damaged(what, str(error))) from error
     if header.identity != identity:
-        raise ClusterRefused(
+        raise FeedRefused(
             f"{what} is of another cluster ({header.identity[:8]}) than this one "
             f"({identity[:8]}): restore the store from one copy"
         )
@@ -229,14 +230,14 @@ def decode_catalog(data: bytes, identity: str) -> Catalog:
     try:
         return from_json(body, Catalog)
     except Undecodable as error:
-        raise ClusterRefused(_damaged(what, str(error))) from error
+        raise FeedRefused(_damaged(what, str(error))) from error
 
 
 def require_format(found: int, what: str) -> None:
     if found == FORMAT:
         return
     advice = "upgrade changefeed-host" if found > FORMAT else "begin anew in another place"
-    raise ClusterRefused(
+    raise FeedRefused(
         f"{what} has format {found}, and this version of changefeed-host reads format "
         f"{FORMAT} only: {advice}"
     )
@@ -246,7 +247,7 @@ def checked(data: bytes, what: str) -> bytes:
     """Return what follows a checksum in eight digits, if it is what was written."""
     head, _, body = data.partition(b"\n")
     if head != b"%08x" % zlib.crc32(body):
-        raise ClusterRefused(_damaged(what, "its checksum is wrong"))
+        raise FeedRefused(_damaged(what, "its checksum is wrong"))
     return body
 
 

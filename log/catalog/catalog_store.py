@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.log.catalog.catalog import (
     REMEMBERED_CHANGES,
@@ -31,7 +32,6 @@ from changefeed.log.catalog.transitions import (
     with_split,
 )
 from changefeed.log.decoding import Undecodable, from_json
-from changefeed.log.errors import ClusterRefused
 from changefeed.log.hashing import DEFAULT_PARTS
 from changefeed.log.stores.store import MISSING, ObjectStore
 from changefeed.runtime.clock import elapsed_time, wall_clock_us
@@ -44,7 +44,7 @@ _AT_ONCE = 16
 async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
     """Read what cluster lies in a store, and create it where there is none.
 
-    Raise ``ClusterRefused`` for what is none, or of a format that is not known, and
+    Raise ``FeedRefused`` for what is none, or of a format that is not known, and
     ``StoreRefused`` for a store that cannot hold a cluster.
     """
     data = await store.get(CLUSTER)
@@ -54,11 +54,11 @@ async def open_cluster(store: ObjectStore, *, create: bool = True) -> Cluster:
         await store.create(CLUSTER, msgspec.json.encode(new))
         data = await store.get(CLUSTER)  # another broker may have been quicker
     if data is None:
-        raise ClusterRefused("there is no cluster here: start a broker over this place first")
+        raise FeedRefused("there is no cluster here: start a broker over this place first")
     try:
         cluster = from_json(data, Cluster)
     except Undecodable as error:
-        raise ClusterRefused(
+        raise FeedRefused(
             f"{CLUSTER} is none of a cluster ({error}): give the place of a cluster, or an "
             f"empty one"
         ) from error
@@ -108,7 +108,7 @@ class CatalogStore:
         if found is not None:
             catalog = decode_catalog(found.data, self._cluster.identity)
             if catalog.number <= known.number and catalog != replace(known, collections=()):
-                raise ClusterRefused(
+                raise FeedRefused(
                     f"the catalog is number {catalog.number} now, and was {known.number} "
                     f"before: the store was restored from an older copy. Start all brokers "
                     f"again"
@@ -122,7 +122,7 @@ class CatalogStore:
     async def find(self, name: str) -> Collection:
         """Return a collection, and read it if it is not known yet.
 
-        Raise ``CollectionUnknown`` where there is none.
+        Raise ``FeedRefused`` where there is none.
         """
         if name not in self._objects.known:
             await self._objects.read(name)

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.log.catalog.catalog import Collection, decode_collection, encode_collection
 from changefeed.log.catalog.names import COLLECTIONS, check_name, collection_key
-from changefeed.log.errors import ClusterRefused, CollectionUnknown
+from changefeed.log.errors import no_collection
 from changefeed.log.stores.store import MISSING, ObjectStore, holds
 from changefeed.runtime.errors import StoreError
 
@@ -26,15 +27,14 @@ class CollectionObjects:
         self._store = store
 
     async def read(self, name: str) -> Collection:
-        """Return a collection as it is now; raise ``CollectionUnknown``."""
+        """Return a collection as it is now; raise ``FeedRefused``."""
         key = collection_key(check_name(name, "collection"))
         found = await self._store.newer(key, self._versions.get(name, MISSING))
         if found is not None and found.version != MISSING:
             self._take(decode_collection(found.data, name), found.version)
         if name not in self.known:
             listed = await self._store.list(COLLECTIONS)
-            names = (x.key.removeprefix(COLLECTIONS) for x in listed)
-            raise CollectionUnknown(name, tuple(names))
+            raise no_collection(name, [x.key.removeprefix(COLLECTIONS) for x in listed])
         return self.known[name]
 
     async def create(self, new: Collection) -> None:
@@ -48,7 +48,7 @@ class CollectionObjects:
                 raise
             there = await self.read(new.name)
         if there.identity != new.identity:
-            raise ClusterRefused(f"there is a collection {new.name!r} already")
+            raise FeedRefused(f"there is a collection {new.name!r} already")
 
     async def change(self, name: str, transition: Callable[[Collection], Collection]) -> None:
         """Write what follows on a collection, deciding again whenever somebody was quicker."""

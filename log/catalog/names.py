@@ -7,7 +7,7 @@ import re
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from changefeed.log.errors import ClusterRefused
+from changefeed.feeds.errors import FeedRefused
 
 CLUSTER: Final = "cluster.json"
 CATALOG: Final = "catalog"
@@ -88,7 +88,7 @@ def number_of(key: str) -> int | None:
 def check_name(name: str, what: str) -> str:
     """Return a name of a collection or broker, or refuse it: it becomes part of keys."""
     if _NAME.fullmatch(name) is None:
-        raise ClusterRefused(
+        raise FeedRefused(
             f"{name!r} cannot be the name of a {what}: use 1 to 63 small letters, digits, "
             f"'.', '_' and '-', beginning with a letter or digit"
         )

@@ -184,7 +184,7 @@ class RangesCache:
         return self._newest()
 
     def of(self, name: str) -> Ranges:
-        """Raise ``CollectionUnknown``."""
+        """Raise ``FeedRefused``."""
         newest = self._newest()
         if newest is not self._of:
             self._of, self._kept = newest, {}
@@ -194,7 +194,7 @@ class RangesCache:
 
 
 def ranges_of(catalog: Catalog, name: str) -> Ranges:
-    """Return the partitions of a collection; raise ``CollectionUnknown``."""
+    """Return the partitions of a collection; raise ``FeedRefused``."""
     found = catalog.collection(name)
     return Ranges(found.identity, found.parts, eras_of(catalog, found))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.log.catalog.catalog import (
     MAX_SECONDS,
@@ -21,7 +22,6 @@ from changefeed.log.catalog.catalog import (
 )
 from changefeed.log.catalog.names import check_name, natural_order
 from changefeed.log.catalog.ranges import Ranges, ranges_of
-from changefeed.log.errors import ClusterRefused
 from changefeed.log.hashing import MAX_PARTS, VIRTUAL_PARTS
 
 
@@ -34,7 +34,7 @@ def new_collection(
     """
     check_name(name, "collection")
     if not 1 <= parts <= MAX_PARTS:
-        raise ClusterRefused(f"a collection has 1 to {MAX_PARTS} parts, not {parts}")
+        raise FeedRefused(f"a collection has 1 to {MAX_PARTS} parts, not {parts}")
     era = catalog.era
     opened_in = 1 if era is None else era.number + (era.state != "open")
     return Collection(
@@ -47,12 +47,12 @@ def with_retention(
 ) -> Collection:
     """Keep so many seconds or bytes of a collection's records; ``None``: all."""
     if seconds is not None and not 1 <= seconds <= MAX_SECONDS:
-        raise ClusterRefused(
+        raise FeedRefused(
             f"records are kept for 1 to {MAX_SECONDS:,} seconds, not for {seconds:g}; to keep "
             f"them for ever, give no time"
         )
     if bytes_ is not None and not 0 <= bytes_ < 2**63:
-        raise ClusterRefused(f"what is kept is a number of bytes below 2**63, not {bytes_}")
+        raise FeedRefused(f"what is kept is a number of bytes below 2**63, not {bytes_}")
     return replace(collection, retain_seconds=seconds, retain_bytes=bytes_)
 
 
@@ -98,7 +98,7 @@ def with_split(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
         f"a split keeps each border of {ranges.cuts}: {cuts}"
     )
     if tuple(cuts) == ranges.cuts:
-        raise ClusterRefused(
+        raise FeedRefused(
             f"{range_id or name} has single virtual parts already: it cannot be split further"
         )
     return _reshaping(catalog, name, tuple(cuts))
@@ -125,7 +125,7 @@ def with_merge(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
         f"a merge makes no border that {ranges.cuts} has not: {cuts}"
     )
     if tuple(cuts) == ranges.cuts:
-        raise ClusterRefused(
+        raise FeedRefused(
             f"{range_id or name} has nothing to merge with: its parts are whole, or it is "
             f"the last partition of its part"
         )
@@ -135,7 +135,7 @@ def with_merge(catalog: Catalog, name: str, range_id: RangeId | None = None) -> 
 def _at_rest(catalog: Catalog, name: str) -> Ranges:
     ranges = ranges_of(catalog, name)
     if name in catalog.reshaping:
-        raise ClusterRefused(
+        raise FeedRefused(
             f"the partitions of {name} are being changed already: try again when the next era "
             f"is open"
         )
@@ -145,7 +145,7 @@ def _at_rest(catalog: Catalog, name: str) -> Ranges:
 def _interval(ranges: Ranges, range_id: RangeId) -> tuple[int, int]:
     found = ranges.partition(range_id)
     if found.era != ranges.newest:
-        raise ClusterRefused(f"{range_id} is of an era that is over: name an open partition")
+        raise FeedRefused(f"{range_id} is of an era that is over: name an open partition")
     return found.part, found.low
 
 

@@ -124,7 +124,7 @@ def _error(said: Refusal, of: RangeId | None) -> FeedError:
                 return RangeUnknown(of)
             case "damaged":
                 return RangeDamaged(of, said.message)
-            case "gone" | "beyond":
+            case "out-of-range":
                 return RangeRefused(of, said.message)
     return answered(FeedRefused(f"the brokers refused: {said.message}"))
 

@@ -9,11 +9,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.log.catalog.catalog import Catalog, Row
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import RunPlace, compacted_key, run_of, segments_prefix
 from changefeed.log.core_settings import CoreSettings
-from changefeed.log.errors import ClusterRefused, Damaged
+from changefeed.log.errors import Damaged
 from changefeed.log.executor import Executor
 from changefeed.log.format.flush import TABLE_EVERY, Ends, FlushHeader, by_key, table_before
 from changefeed.log.format.pack import encode_pack
@@ -93,7 +94,7 @@ class Compactor:
         try:
             while await self._run(catalog, era, row, everything=everything):
                 catalog = self._catalogs.newest
-        except (StoreError, Damaged, ClusterRefused) as error:
+        except (StoreError, Damaged, FeedRefused) as error:
             _log.warning(
                 "broker.failed", extra={"operation": "compact", **where, "error": str(error)}
             )

@@ -208,7 +208,7 @@ class StoredCollection:
         """Return some records of ``after < sequence <= end``, or where a segment has them.
 
         Blocks are whole sections and follow each other from ``after + 1`` on, but the first
-        may begin before it. A segment holds ``after + 1``, too. Raise ``PositionGone`` where
+        may begin before it. A segment holds ``after + 1``, too. Raise ``RangeRefused`` where
         retention has deleted the records, ``RangeDamaged`` where they are missing, or not
         what was written.
 
@@ -275,7 +275,7 @@ class StoredCollection:
             return await self._store.get(key, begin, end)
 
     async def _row(self, name: RangeId, after: int) -> RowReader:
-        """Return a partition's row as it is known; raise ``PositionGone``."""
+        """Return a partition's row as it is known; raise ``RangeRefused``."""
         with answers_of_feeds():
             partition = await self._partitions.kept(self.name, name, after)
             return await self._partitions.row(partition, fresh=False)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
 from changefeed.log.catalog.ranges import Partition, RangesCache
-from changefeed.log.errors import Damaged, PositionGone, position_beyond, unreadable
+from changefeed.log.errors import Damaged, position_beyond, position_gone, unreadable
 from changefeed.log.format.pack import Key
 from changefeed.log.protocol.messages import Block, ReadResult
 from changefeed.log.rows.extents import Extent, extent_of
@@ -75,11 +75,11 @@ class PartitionReader:
             return await row.lasts()
 
     async def kept(self, name: str, wanted: RangeId, after: int) -> Partition:
-        """Return a partition; raise ``PositionGone`` if what follows is not all there."""
+        """Return a partition; raise ``RangeRefused`` if what follows is not all there."""
         partition = self._ranges.of(name).partition(wanted)
         start = await self.start(name, partition)
         if after < start:
-            raise PositionGone(wanted, after, start)
+            raise position_gone(wanted, after, start)
         return partition
 
     async def blocks(
@@ -94,7 +94,7 @@ class PartitionReader:
     ) -> list[Block]:
         """Return records after a sequence, and at least up to ``end`` if there are so many.
 
-        About so many bytes of them. Raise ``PositionGone``.
+        About so many bytes of them. Raise ``RangeRefused``.
         """
         partition = await self.kept(name, wanted, after)
         row, key = await self.row(partition, fresh=fresh), (name, wanted)

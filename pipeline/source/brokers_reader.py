@@ -8,7 +8,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.client.access import BrokerAccess
 from changefeed.log.client.address import parse_address
 from changefeed.log.client.client import BrokerClient
-from changefeed.log.errors import PositionGone
+from changefeed.log.errors import position_gone
 from changefeed.log.protocol.messages import Block
 from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.wire import PartitionBounds
@@ -48,7 +48,7 @@ class ThroughBrokers:
     ) -> Sequence[Block]:
         start = self._starts.get(name, 0)
         if after < start:
-            raise PositionGone(name, after, start)
+            raise position_gone(name, after, start)
         found = await self._client.read(name, after=after, most=max_bytes, wait=0.0)
         if not found.blocks:
             raise FeedUnavailable(

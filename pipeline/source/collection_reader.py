@@ -25,7 +25,7 @@ import pyarrow as pa
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Child, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.timestamps import start_us
-from changefeed.log.errors import PositionGone
+from changefeed.log.errors import position_gone
 from changefeed.log.format.block_format import Columns, joined
 from changefeed.log.hashing import place_of
 from changefeed.log.ids import position, sequence_of
@@ -211,7 +211,7 @@ class CollectionAccess:
     def _sight(self, name: RangeId, at: Position, there: PartitionBounds) -> Availability:
         done = self.positions.order(at)
         if done < there.start:
-            raise PositionGone(name, done, there.start)
+            raise position_gone(name, done, there.start)
         is_open = self._routes.is_open(self._routes.partition(name))
         children = None if is_open else self._children(name)
         end = self.positions.position(there.last)

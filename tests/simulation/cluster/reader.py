@@ -9,7 +9,6 @@ from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
 from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.client.feed import BrokersFeed
-from changefeed.log.errors import PositionGone
 from changefeed.log.format.block_format import BlockChanges
 from changefeed.log.ids import position, sequence_of
 from changefeed.log.protocol.messages import ReadResult, Topology
@@ -75,10 +74,7 @@ class CoreSource:
         return changes, result.ended
 
     async def after_loss(self, error: RangeRefused, after: int) -> int:
-        if not isinstance(error, PositionGone):
-            raise Violation(f"it is refused: {error}") from error
-        assert error.after == after, "it names what was asked for"
-        return error.start
+        return _last_gone(error, after)
 
 
 class FeedSource:
@@ -111,15 +107,21 @@ class FeedSource:
 
     async def after_loss(self, error: RangeRefused, after: int) -> int:
         """Do what the refusal advises: go on at the beginning of what is left."""
-        said = _GONE.search(str(error))
-        if said is None or int(said[1].replace(",", "")) != after + 1:
-            raise Violation(f"it is refused: {error}") from error
+        gone = _last_gone(error, after)
         assert self._feed is not None
         start = await self._feed.start(FeedRange(id=error.range_id), "beginning")
         found = sequence_of(start, self._feed.identity)
-        if found < int(said[2].replace(",", "")):
+        if found < gone:
             return after  # of a broker that knows an older catalog: ask again
         return found
+
+
+def _last_gone(error: RangeRefused, after: int) -> int:
+    """Return the last sequence that is gone, as the refusal of a position says it."""
+    said = _GONE.search(str(error))
+    if said is None or int(said[1].replace(",", "")) != after + 1:
+        raise Violation(f"it is refused: {error}") from error
+    return int(said[2].replace(",", ""))
 
 
 class SimReader:

@@ -5,10 +5,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from changefeed.feeds.errors import FeedError
+from changefeed.feeds.errors import FeedError, FeedRefused
 from changefeed.log.catalog.names import WAL
 from changefeed.log.catalog.ranges import ranges_of
-from changefeed.log.errors import ClusterRefused
 from tests.simulation.probes import BrokerProbe as Probe
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ class Troubles:
         name = f"collection-{there + 1}"
         try:
             await catalogs.create(name, parts=self._random.choice([1, 3]))
-        except ClusterRefused as error:  # somebody else was quicker
+        except FeedRefused as error:  # somebody else was quicker
             self._world.tell(f"not create: {error}")
         else:
             self._world.tell(f"create {name}")

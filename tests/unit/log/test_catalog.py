@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.log.catalog.catalog import (
     FORMAT,
     Catalog,
@@ -22,7 +23,6 @@ from changefeed.log.catalog.transitions import (
     new_collection,
     open_first_era,
 )
-from changefeed.log.errors import ClusterRefused
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support.watched_store import WatchedStore
@@ -48,7 +48,7 @@ def test_a_catalog_with_a_wrong_byte_is_refused() -> None:
     for place in range(0, len(data), 7):
         wrong = bytearray(data)
         wrong[place] ^= 1
-        with pytest.raises(ClusterRefused, match="the catalog of the cluster"):
+        with pytest.raises(FeedRefused, match="the catalog of the cluster"):
             decode_catalog(bytes(wrong), IDENTITY)
 
 
@@ -63,7 +63,7 @@ def test_a_catalog_with_a_wrong_byte_is_refused() -> None:
 def test_a_catalog_that_is_not_the_one_wanted_or_of_another_format_is_refused(
     catalog: Catalog, identity: str, named: str
 ) -> None:
-    with pytest.raises(ClusterRefused, match=named):
+    with pytest.raises(FeedRefused, match=named):
         decode_catalog(encode_catalog(catalog), identity)
 
 
@@ -142,7 +142,7 @@ async def test_a_collection_whose_object_is_damaged_is_refused_and_no_other() ->
         await catalogs.create(name)
     store.objects["collections/orders"] = store.objects["collections/users"]
     other = CatalogStore(store, await open_cluster(store))
-    with pytest.raises(ClusterRefused, match="'orders'"):
+    with pytest.raises(FeedRefused, match="'orders'"):
         await other.find("orders")
     assert (await other.find("users")).name == "users"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from changefeed.feeds.errors import RangeDamaged
+from changefeed.feeds.errors import RangeDamaged, RangeRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.run_core import leave
@@ -17,7 +17,6 @@ from changefeed.log.catalog.catalog import Catalog, Era, Row, Truncation
 from changefeed.log.catalog.names import flush_key
 from changefeed.log.catalog.ranges import RangesCache
 from changefeed.log.catalog.transitions import close_and_open
-from changefeed.log.errors import PositionGone
 from changefeed.log.executor import in_place
 from changefeed.log.format.flush import PartitionEnd, decode_header, encode_flush
 from changefeed.log.format.pack import Place
@@ -244,7 +243,7 @@ async def test_retention_deletes_whole_segments_and_says_so_first() -> None:
         await asyncio.sleep(11)
         start = (await core.end("orders", RangeId(P1))).start
         assert start == 63  # what the first run has, beside the other collection's record
-        with pytest.raises(PositionGone):
+        with pytest.raises(RangeRefused, match="deleted by retention"):
             await core.read("orders", RangeId(P1), 0)
         assert segments(store)[0] == (1, 63)  # the grace is not over
         await asyncio.sleep(12)
@@ -266,7 +265,7 @@ async def test_all_records_of_a_compacted_era_are_deleted_and_it_still_ends() ->
             orders = core.catalog.collection("orders")
             assert (orders.kept_era, orders.gone) == (2, {})  # no range of it is named
             assert (await core.read("orders", RangeId(P1), 70)).ended
-            with pytest.raises(PositionGone):
+            with pytest.raises(RangeRefused, match="deleted by retention"):
                 await core.read("orders", RangeId(P1), 69)
 
 

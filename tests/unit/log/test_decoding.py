@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from changefeed import log
+from changefeed.feeds.errors import FeedRefused
 from changefeed.log.catalog.catalog import decode_catalog
 from changefeed.log.catalog.catalog_store import open_cluster
 from changefeed.log.decoding import Undecodable
-from changefeed.log.errors import ClusterRefused, Damaged
+from changefeed.log.errors import Damaged
 from changefeed.log.format.flush import FlushHeader, decode_header
 from changefeed.log.format.pack import Place
 from changefeed.log.format.runs import Run, decode_run
@@ -43,8 +44,8 @@ def _json(identity: bytes) -> bytes:
     [
         (lambda: decode_header(_packed(*FLUSH), "c", Place(1, "b", 1)), Damaged),
         (lambda: decode_run(_packed(*ENDED), "c", Place(1, "b", 1)), Damaged),
-        (lambda: decode_catalog(_json(NO_TEXT), "c"), ClusterRefused),
-        (lambda: decode_catalog(_json(IN_A_ROW), "c"), ClusterRefused),
+        (lambda: decode_catalog(_json(NO_TEXT), "c"), FeedRefused),
+        (lambda: decode_catalog(_json(IN_A_ROW), "c"), FeedRefused),
         (lambda: decode_append(b"\x95\xa1%s\0\1\0\x90" % NO_TEXT), Undecodable),
     ],
 )
@@ -58,7 +59,7 @@ def test_a_text_that_is_no_utf_8_is_damage_like_any_other(
 async def test_a_cluster_whose_name_is_no_utf_8_is_none_of_ours() -> None:
     store = MemoryStore()
     store.objects["cluster.json"] = b'{"identity":"\xff"}'
-    with pytest.raises(ClusterRefused, match="none of a cluster"):
+    with pytest.raises(FeedRefused, match="none of a cluster"):
         await open_cluster(store)
 
 

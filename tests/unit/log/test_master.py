@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.master import Step, is_master, next_step
 from changefeed.log.brokers.members import Heartbeat, Membership
@@ -17,7 +18,6 @@ from changefeed.log.catalog.transitions import (
     with_split,
 )
 from changefeed.log.core_settings import CoreSettings
-from changefeed.log.errors import ClusterRefused
 
 SETTINGS = CoreSettings(settle=0.5, seal_patience=3.0)
 
@@ -153,7 +153,7 @@ def test_a_split_halves_virtual_parts_in_the_next_era_and_a_merge_joins_two() ->
 
     split = with_split(in_era(row("a")), "orders", RangeId("e1.p01.v00-ff"))
     assert cuts(split) == ((0, 128), (0,))
-    with pytest.raises(ClusterRefused, match="being changed"):
+    with pytest.raises(FeedRefused, match="being changed"):
         with_split(split, "orders")
     quarters = with_split(next_era(split), "orders")
     assert cuts(quarters) == ((0, 64, 128, 192), (0, 128))
@@ -164,5 +164,5 @@ def test_a_split_halves_virtual_parts_in_the_next_era_and_a_merge_joins_two() ->
     )
     assert cuts(with_merge(opened, "orders")) == ((0, 128), (0,))
     for name in ("e3.p01.vc0-ff", "e1.p01.v00-ff"):  # the last of its part, and an old one
-        with pytest.raises(ClusterRefused, match=name):
+        with pytest.raises(FeedRefused, match=name):
             with_merge(opened, "orders", RangeId(name))

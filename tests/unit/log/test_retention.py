@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 from msgspec import structs
 
+from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog import Truncation
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
-from changefeed.log.errors import ClusterRefused, PositionGone
 from changefeed.log.format.flush import Ends
 from changefeed.log.ids import era_in
 from changefeed.log.maintenance.retention import if_as_it_was, with_truncations
@@ -44,14 +44,15 @@ async def test_what_is_older_than_a_collection_keeps_is_deleted_and_readers_lear
         await core.catalogs.retain("orders", seconds=100, bytes_=None)
         await asyncio.sleep(70)
         assert await start_of(core) == 128  # objects with tables are 1, 65, 129, 193
-        with pytest.raises(PositionGone, match="records 1 to 128 of range"):
+        with pytest.raises(RangeRefused, match="records 1 to 128 of range"):
             await core.read("orders", RangeId(P1), 0)
         assert (await keys_of(core, "orders", P1, 128))[0] == "k129"
         rows = [x for x in store.objects if x.startswith("wal/")]
         assert min(rows).endswith("000000000129")
         async with open_core(store, "broker-2", settings=KEEPING, wall_us=virtual_us) as other:
             assert (await keys_of(other, "orders", P1, 130))[0] == "k131"
-            with pytest.raises(PositionGone):  # this one has nothing of it in memory
+            # This one has nothing of it in memory.
+            with pytest.raises(RangeRefused, match="deleted by retention"):
                 await other.read("orders", RangeId(P1), 0)
 
 
@@ -79,7 +80,7 @@ async def test_a_row_that_grows_while_its_end_is_read_is_not_damaged(
 async def test_what_is_no_time_to_keep_records_for_is_refused(seconds: float) -> None:
     async with first_broker(MemoryStore(), parts=1) as core:
         number = core.catalog.number
-        with pytest.raises(ClusterRefused, match="kept for 1 to"):
+        with pytest.raises(FeedRefused, match="kept for 1 to"):
             await core.catalogs.retain("orders", seconds=seconds, bytes_=None)
         assert core.catalog.number == number
 
