@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from changefeed.host.endpoints import AsgiApp, asgi_endpoints, endpoints
     from changefeed.host.health import Health
     from changefeed.host.host import Host
-    from changefeed.host.membership import NameTaken
     from changefeed.host.settings import (
         CosmosSettings,
         FeedSettings,
@@ -86,6 +85,7 @@ if TYPE_CHECKING:
     from changefeed.processor import ChangeFeedProcessor, ProcessorGroup
     from changefeed.runtime.errors import (
         Failure,
+        NameTaken,
         StoreError,
         StoreRefused,
         StoreUnavailable,
@@ -155,7 +155,7 @@ _GROUPS = {
     "Errors": {
         "UserError": "runtime.errors",
         "Failure": "runtime.errors",
-        "NameTaken": "host.membership",
+        "NameTaken": "runtime.errors",
         "FeedError": "feeds.errors",
         "FeedUnavailable": "feeds.errors",
         "FeedRefused": "feeds.errors",

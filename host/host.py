@@ -30,7 +30,7 @@ from changefeed.host.failures import Failures
 from changefeed.host.health import Health, LoopLag
 from changefeed.host.lags import LagMeter
 from changefeed.host.load_meter import SharedTime
-from changefeed.host.membership import Membership, NameTaken
+from changefeed.host.membership import Membership
 from changefeed.host.pool import WorkerPool
 from changefeed.host.reader import IdleRanges
 from changefeed.host.renewer import LeaseRenewer
@@ -45,7 +45,7 @@ from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, M
 from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.clock import Clock, elapsed_time
-from changefeed.runtime.errors import StoreError
+from changefeed.runtime.errors import NameTaken, StoreError
 from changefeed.runtime.patience import Patience
 from changefeed.runtime.stop import Stop
 from changefeed.stores.bounded import CallLimits

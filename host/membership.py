@@ -39,7 +39,7 @@ from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.fleet import is_placeholder
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.runtime.clock import Clock, elapsed_time
-from changefeed.runtime.errors import StoreError, StoreUnavailable, UserError
+from changefeed.runtime.errors import NameTaken, StoreError, StoreUnavailable
 from changefeed.stores.store import WHOLE
 
 _SOONEST_ALONG = 0.75
@@ -53,19 +53,12 @@ _LEAVE_TIMEOUT = 2.0
 _TRIES = 2  # a conflict with an own write that was not answered, or with one for the dead
 
 
-class NameTaken(UserError):
-    """Another living process runs under our name."""
-
-    def __init__(self, name: HostName, incarnation: Incarnation) -> None:
-        super().__init__(name, incarnation)
-        self.name = name
-        self.incarnation = incarnation
-
-    def __str__(self) -> str:
-        return (
-            f"another living process runs as host {self.name!r} (incarnation "
-            f"{self.incarnation}); give this one a name of its own (--name)"
-        )
+def name_taken(name: HostName, incarnation: Incarnation) -> NameTaken:
+    """Return what is raised where an incarnation that is not ours lives under our name."""
+    return NameTaken(
+        f"another living process runs as host {name!r} (incarnation {incarnation}); give this "
+        f"one a name of its own (--name)"
+    )
 
 
 class Membership:
@@ -264,7 +257,7 @@ class Membership:
         writes shows such a one, and no process writes heartbeats to it.
         """
         if (found.stamp or inf) >= (self._member.stamp or 0.0):
-            raise NameTaken(self._member.name, found.incarnation)
+            raise name_taken(self._member.name, found.incarnation)
         await self._refuse_if_alive(found)
 
     async def _refuse_if_alive(self, found: Member) -> None:
@@ -278,7 +271,7 @@ class Membership:
             if stored is None:
                 return
             if stored.sign_of_life != found.sign_of_life:
-                raise NameTaken(self._member.name, stored.incarnation)
+                raise name_taken(self._member.name, stored.incarnation)
 
 
 def _going_on_from(stored: Member | None, member: Member) -> Member:

@@ -2,6 +2,7 @@
 what every store raises, whatever it keeps: leases, dead letters, the objects of brokers.
 
 UserError               a person has to change something first: exit code 2
+└── NameTaken               as, to give a process a name of its own
 Failure                 it failed, and the same may work later: exit code 1
 ├── Unavailable             no answer: ask again
 └── StoreError
@@ -25,6 +26,10 @@ class UserError(Exception):
 
     may_pass = False
     """Whether a server said so, which may answer otherwise when it is asked again."""
+
+
+class NameTaken(UserError):
+    """Another living process runs under our name: ours has to stop, or to get another."""
 
 
 class Failure(Exception):

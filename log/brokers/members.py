@@ -31,7 +31,7 @@ from changefeed.log.catalog.names import broker_key
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.decoding import Undecodable, from_json
 from changefeed.log.stores.store import ObjectStore
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import NameTaken
 from changefeed.runtime.gather import gather_or_cancel
 
 _log = logging.getLogger(__name__)
@@ -39,18 +39,12 @@ _log = logging.getLogger(__name__)
 _MIN_REST = 0.01
 
 
-class NameTaken(UserError):
-    """Another broker, with the same name, is alive."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-    def __str__(self) -> str:
-        return (
-            f"another broker named {self.name!r} is running in this cluster: give each its "
-            f"own --name, and stop one of the two"
-        )
+def name_taken(name: str) -> NameTaken:
+    """Return what is raised where another broker lives under our name."""
+    return NameTaken(
+        f"another broker named {name!r} is running in this cluster: give each its own --name, "
+        f"and stop one of the two"
+    )
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +160,7 @@ class Members:
             )
             now = await self._stored(self.heartbeat.name, there)
             if answer is not None or (first and now and now.beat > first.beat):
-                raise NameTaken(self.heartbeat.name)
+                raise name_taken(self.heartbeat.name)
 
     def reached_store(self, at: float) -> None:
         """Note when the store has answered, by our clock: that is a sign of life."""

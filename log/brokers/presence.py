@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from changefeed.log.brokers.catalog_watch import CatalogWatch
 from changefeed.log.brokers.era_writer import EraWriter
-from changefeed.log.brokers.members import Heartbeat, Members, NameTaken
+from changefeed.log.brokers.members import Heartbeat, Members, name_taken
 from changefeed.log.catalog.catalog import Member
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.transitions import with_member
@@ -77,7 +77,7 @@ class Presence:
             )
             self._was_named = True
         if self._catalogs.newest.members.get(name, us) != us:
-            raise NameTaken(name)
+            raise name_taken(name)
 
     async def look(self) -> None:
         """Tell the others what is new here, and see who lives."""

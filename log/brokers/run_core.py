@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from changefeed.feeds.errors import FeedUnavailable, RangeDamaged
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.members import Heartbeat, NameTaken, Ping
+from changefeed.log.brokers.members import Heartbeat, Ping
 from changefeed.log.catalog.catalog_store import open_cluster
 from changefeed.log.catalog.names import check_name
 from changefeed.log.catalog.transitions import without_members
@@ -17,7 +17,7 @@ from changefeed.log.errors import Damaged
 from changefeed.log.executor import Executor, in_thread
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.clock import elapsed_time, wall_clock_us
-from changefeed.runtime.errors import StoreError
+from changefeed.runtime.errors import NameTaken, StoreError
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from changefeed.fleet.doctor import diagnose
 from changefeed.fleet.phrases import named_leases, open_or_named_leases
 from changefeed.fleet.status import HostStatus, RangeStatus, Totals
 from changefeed.host.failures import StopIncomplete
-from changefeed.host.membership import NameTaken
+from changefeed.host.membership import name_taken
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.runtime.cancellation import unexpected_cancellation
 from tests.support import make
@@ -23,7 +23,7 @@ LEASES = [make.lease(x) for x in ("north", "south")]
 
 @HOSTS.says("another process has the name")
 def _name_taken() -> object:
-    return str(NameTaken(HostName("a"), Incarnation("a-1")))
+    return str(name_taken(HostName("a"), Incarnation("a-1")))
 
 
 @HOSTS.says("an observer that cancels tasks of the host")

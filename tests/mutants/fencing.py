@@ -8,7 +8,7 @@ from changefeed.feeds.feed import Change
 from changefeed.host import owned_lease
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.coordinator import Coordinator
-from changefeed.host.membership import Membership, NameTaken
+from changefeed.host.membership import Membership, name_taken
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.cosmos import documents
@@ -140,7 +140,7 @@ def a_claim_without_an_answer_counts_as_owned(m: Patch) -> None:
 def a_host_takes_its_own_unanswered_heartbeat_for_a_namesake(m: Patch) -> None:
     async def beat(self: Membership) -> None:
         if not await self._has_written():
-            raise NameTaken(self._member.name, self._member.incarnation)
+            raise name_taken(self._member.name, self._member.incarnation)
 
     m.patch(Membership, "_beat", beat)
 

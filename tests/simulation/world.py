@@ -12,14 +12,13 @@ from changefeed.feeds.feed import Feed, RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.failures import StopIncomplete
 from changefeed.host.host import Host
-from changefeed.host.membership import NameTaken
 from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.observers.dead_letters import Origin
 from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.range_observers import ObserverSetup
-from changefeed.runtime.errors import Failure
+from changefeed.runtime.errors import Failure, NameTaken
 from tests.support import make
 
 from .aims import Aims

@@ -13,9 +13,8 @@ from changefeed.feeds.errors import (
 )
 from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
 from changefeed.host.failures import StopIncomplete
-from changefeed.host.membership import NameTaken
 from changefeed.leases.errors import LeaseConflict, LeaseLost
-from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.leases.lease import Lease
 from changefeed.observers.errors import (
     AttemptFailed,
     ObserverFailed,
@@ -23,6 +22,7 @@ from changefeed.observers.errors import (
 )
 from changefeed.runtime.errors import (
     Failure,
+    NameTaken,
     StoreError,
     StoreMissing,
     StoreRefused,
@@ -52,7 +52,7 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     Unavailable("x"),
     StoreRefused("x"),
     StoreMissing("x", made_by_run=True),
-    NameTaken(HostName("a"), Incarnation("1")),
+    NameTaken("x"),
     StopIncomplete([_R0], [], [_R0]),
     ObserverFailed(_R0, (1, 2), 3, "x"),
     ObserverStuck(_R0, "process", 15.0),

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.members import NameTaken
 from changefeed.log.brokers.run_core import leave, open_core
 from changefeed.log.executor import in_place
+from changefeed.runtime.errors import NameTaken
 from tests.simulation.loop import HOST
 from tests.simulation.probes import BrokerProbe as Probe
 

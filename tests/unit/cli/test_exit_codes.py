@@ -7,10 +7,14 @@ import pytest
 from changefeed.cli.exit_codes import exit_message
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import RangeId
-from changefeed.host.membership import NameTaken
-from changefeed.leases.lease import HostName, Incarnation
 from changefeed.observers.errors import ObserverStuck, out_of_memory
-from changefeed.runtime.errors import Failure, StoreRefused, StoreUnavailable, UserError
+from changefeed.runtime.errors import (
+    Failure,
+    NameTaken,
+    StoreRefused,
+    StoreUnavailable,
+    UserError,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +26,7 @@ from changefeed.runtime.errors import Failure, StoreRefused, StoreUnavailable, U
         (StoreRefused("x"), 2),
         (ObserverStuck(RangeId("r0"), "process", 15.0), 1),
         (out_of_memory(RangeId("r0"), "it ran out of memory"), 1),
-        (NameTaken(HostName("a"), Incarnation("1")), 2),
+        (NameTaken("x"), 2),
         (FeedUnavailable("x"), 1),
         (StoreUnavailable("x"), 1),
         (OSError(28, "No space left on device"), 1),

@@ -8,11 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.host.membership import NameTaken
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.observer import CloseReason
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import NameTaken, StoreUnavailable
 from changefeed.testing.fleet import Fleet
 from changefeed.testing.proxies import proxied
 from tests.support.calls import Calls

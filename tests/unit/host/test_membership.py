@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from changefeed.host.events import HostEvents
-from changefeed.host.membership import Membership, NameTaken
+from changefeed.host.membership import Membership
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import NameTaken, StoreUnavailable
 from changefeed.stores.store import WHOLE
 from changefeed.testing.proxies import FailingCall, proxied
 from tests.support.calls import Calls
@@ -136,9 +136,8 @@ async def test_a_host_that_wakes_up_finds_its_name_taken() -> None:
     container = MemoryLeases()
     frozen = await joined(container, "frozen")
     await joined(container, "next")
-    with pytest.raises(NameTaken) as taken:
+    with pytest.raises(NameTaken, match="incarnation next"):
         await asyncio.wait_for(frozen.keep_alive(), 60)
-    assert taken.value.incarnation == "next"
     with pytest.raises(NameTaken):
         await frozen.announce_stopping()
     await frozen.leave()
@@ -211,6 +210,5 @@ async def test_a_listing_with_a_namesake_ends_the_host_before_it_acts_on_it() ->
     _, list_fleet = await started(container)
     await container.remove_member(await record(container))  # it was away, and seemed dead
     await joined(container, "next")
-    with pytest.raises(NameTaken) as taken:
+    with pytest.raises(NameTaken, match="incarnation next"):
         await list_fleet()
-    assert taken.value.incarnation == "next"

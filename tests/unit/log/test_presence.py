@@ -7,11 +7,10 @@ from contextlib import AsyncExitStack
 import pytest
 
 from changefeed.log.brokers.core import BrokerCore
-from changefeed.log.brokers.members import NameTaken
 from changefeed.log.brokers.run_core import leave, no_answer, open_core
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.stores.memory_store import MemoryStore
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import NameTaken, StoreUnavailable
 from tests.support.brokers import QUICK, batch, in_era, put
 from tests.support.looking import now
 from tests.support.watched_store import WatchedStore

@@ -87,7 +87,7 @@ def test_there_are_no_more_errors() -> None:
     while more := {x.name for x in every if bases(x) & known} - known:
         errors |= more
         known |= more
-    assert len(errors) <= 31, sorted(errors)
+    assert len(errors) <= 21, sorted(errors)
 
 
 def test_there_are_no_more_events_in_the_log() -> None:
