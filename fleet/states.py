@@ -212,7 +212,6 @@ def _without_lease(listed: FleetListing) -> tuple[list[RangeStatus], list[RangeS
     in parts first.
     """
     leased = listed.keymap.leases.keys()
-    unheld = listed.keymap.unheld()
     ancestors = set[RangeId]()
     for found in reversed(listed.ranges):
         if found.id in leased or found.id in ancestors:
@@ -226,8 +225,7 @@ def _without_lease(listed: FleetListing) -> tuple[list[RangeStatus], list[RangeS
             past.append(_unleased(found, "ended", "it has no lease any more"))
             continue
         after = any(x in leased or x in waiting for x in found.parents)
-        held = found.high and not any(x < found.high and found.low < y for x, y in unheld)
-        if after or held:
+        if after or listed.keymap.is_held(found):
             waiting.add(found.id)
             rows.append(_unleased(found, "waiting", "others have its keys"))
         else:

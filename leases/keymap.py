@@ -21,6 +21,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -174,10 +175,13 @@ class KeyMap:
                 x, (n for n in keys.of(x) if missing[n] and not any(n in y for y in older))
             )
 
-    def unheld(self) -> Sequence[tuple[str, str]]:
-        """Return the bounds of keys that no lease has now: of gaps, and of what is due."""
-        unheld = bytes(map(max, self._missing(), self._coming))
-        return list(self._keys.spans(_marked_in(unheld)))
+    def is_held(self, listed: FeedRange) -> bool:
+        """Whether leases have all keys now of a range that the feed lists, if it has bounds."""
+        return bool(listed.high) and not self._keys.any(self._unheld, listed)
+
+    @cached_property
+    def _unheld(self) -> bytes:
+        return bytes(map(max, self._missing(), self._coming))
 
     def overlaps(self) -> Sequence[tuple[Lease, Lease]]:
         """Return begun leases that share keys, which are read twice."""
@@ -273,7 +277,7 @@ class KeyMap:
         keys, child, latest = self._keys, found.child.range, self._latest
         if found.of_root or keys.all(self._held, child):
             return
-        come = {n for n in keys.of(child) if (latest[n] or _NEVER) >= child.generation}
+        come = {n for n in keys.of(child) if latest[n] >= child.generation}
         if come:
             left = keys.without(child, self._held)
             ended = keys.marked(x.range for x in found.by)
@@ -302,8 +306,7 @@ class KeyMap:
         child = found.child.range
         if any(self._held[n] for n in self._keys.of(child) if n not in missing):
             return True
-        latest = self._keys.latest_of(self._latest, child)
-        return latest is not None and latest >= child.generation
+        return self._keys.latest_of(self._latest, child) >= child.generation
 
     def _is_beside(self, lease: Lease) -> bool:
         """Whether another processor has made a lease behind the back of who reads its keys: it
@@ -314,8 +317,7 @@ class KeyMap:
 
     def _is_past(self, lease: Lease) -> bool:
         """Whether a lease of these keys, open or ended, came later."""
-        latest = self._keys.latest_of(self._latest, lease.range)
-        return latest is not None and latest > lease.range.generation
+        return self._keys.latest_of(self._latest, lease.range) > lease.range.generation
 
     def _has_begun(self, name: RangeId) -> bool:
         lease = self.leases.get(name)
@@ -373,6 +375,7 @@ def _completed(lease: Lease, listed: FeedRange | None) -> Lease:
 
 _Generation = tuple[int, int]
 _NEVER: _Generation = (-1, 0)
+"""Before that of any range."""
 
 
 class _Segments:
@@ -421,19 +424,16 @@ class _Segments:
         """Return the segments of a range that are not marked."""
         return [n for n in self.of(found) if not marks[n]]
 
-    def latest(self, ranges: Iterable[FeedRange]) -> list[_Generation | None]:
-        """Return the latest generation of each segment, ``None`` where there is no range."""
-        found: list[_Generation | None] = [None] * len(self._bounds)
+    def latest(self, ranges: Iterable[FeedRange]) -> list[_Generation]:
+        """Return the latest generation of each segment."""
+        found = [_NEVER] * len(self._bounds)
         for x in sorted(ranges, key=lambda x: x.generation):
             begin, end = self._place(x)
             found[begin:end] = [x.generation] * (end - begin)
         return found
 
-    def latest_of(
-        self, latest: Sequence[_Generation | None], found: FeedRange
-    ) -> _Generation | None:
-        here = (x for x in latest[slice(*self._place(found))] if x is not None)
-        return max(here, default=None)
+    def latest_of(self, latest: Sequence[_Generation], found: FeedRange) -> _Generation:
+        return max(latest[slice(*self._place(found))], default=_NEVER)
 
     def spans(self, segments: Iterable[int]) -> Iterator[tuple[str, str]]:
         """Return the bounds of the keys of some segments, in order; what touches is one."""
