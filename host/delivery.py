@@ -13,6 +13,7 @@ its owner.
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ from changefeed.host.shared import WorkerContext
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import KeyRequest, RangeEnd
-from changefeed.observers.call import Call
+from changefeed.observers.call import Blame, Call
 from changefeed.observers.error_text import text_of
 from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason
@@ -331,36 +332,32 @@ class Delivery:
 
     async def in_call(self, name: str, changes: Sequence[Change], call: Call) -> None:
         """Bound a call of an observer by the deadline of the drain, and count it."""
-        if not changes or not self._owned.care:
-            await self._counted(name, changes, call(None))
-            return
-        how = self._owned, self._drain, self._checkpoints
-        async with self._shared.care.alone(changes[0], *how) as blame:
-            await self._counted(name, changes, call(blame))
-
-    async def _counted(
-        self, name: str, changes: Sequence[Change], call: Awaitable[None]
-    ) -> None:
-        if changes and self._shared.tracing is not None:
-            call = self._traced(self._shared.tracing, changes, call)
-        began = self._clock()
-        self._watch.begin()
-        self._meter.count(1)
-        try:
-            await self._drain.bounded(call)
-        except BaseException as error:
-            self._watch.end(error)
-            self._meter.count(-1)
-            if isinstance(error, TimeoutError) and self._drain.overdue:
-                reason = f"{name} did not end in time for the handoff"
-                raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
-            raise
-        self._watch.end()
-        self._meter.count(-1, done=len(changes))
-        if name == "process":
-            if self._settings.observer.checkpoint == "manual" and self.in_hand:
-                self._watch.unacknowledged()
-            self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
+        turn: AbstractAsyncContextManager[Blame | None] = nullcontext()
+        if changes and self._owned.care:
+            how = self._owned, self._drain, self._checkpoints
+            turn = self._shared.care.alone(changes[0], *how)
+        async with turn as blame:
+            made = call(blame)
+            if changes and self._shared.tracing is not None:
+                made = self._traced(self._shared.tracing, changes, made)
+            began = self._clock()
+            self._watch.begin()
+            self._meter.count(1)
+            try:
+                await self._drain.bounded(made)
+            except BaseException as error:
+                self._watch.end(error)
+                self._meter.count(-1)
+                if isinstance(error, TimeoutError) and self._drain.overdue:
+                    reason = f"{name} did not end in time for the handoff"
+                    raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
+                raise
+            self._watch.end()
+            self._meter.count(-1, done=len(changes))
+            if name == "process":
+                if self._settings.observer.checkpoint == "manual" and self.in_hand:
+                    self._watch.unacknowledged()
+                self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
 
     async def _traced(
         self, tracing: BatchTracing, changes: Sequence[Change], call: Awaitable[None]
