@@ -16,6 +16,17 @@ _MAX_WAIT: Final = 2.0
 _LOOK: Final = 0.02
 
 
+def is_there(path: Path) -> bool:
+    """Whether something is there. Raise ``OSError`` where that cannot be told, as for a name
+    that is too long or a directory that is closed; since Python 3.14 ``Path.exists`` says no.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # of a NUL
+        return False
+    return True
+
+
 def read_file(path: Path, *, most: int) -> bytes:
     """Return what a file holds, or a pipe that somebody writes into (``<(command)``).
 

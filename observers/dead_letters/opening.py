@@ -15,6 +15,7 @@ from changefeed.observers.dead_letters.letter import DeadLetters, no_letters
 from changefeed.observers.dead_letters.stored import StoredDeadLetters
 from changefeed.runtime.backends import why_unreadable
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable, answered
+from changefeed.runtime.named_file import is_there
 from changefeed.stores.addresses import open_store, without_secrets
 from changefeed.stores.store import Store
 
@@ -50,10 +51,10 @@ def _open_lines(place: str, *, must_exist: bool) -> Opened:
     if not place:
         raise StoreRefused("'jsonl:' does not say where: jsonl:PATH")
     try:
-        there, is_file = Path(place).exists(), Path(place).is_file()
+        there = is_there(Path(place))
     except OSError as error:  # a path that no file can have
         raise StoreRefused(f"{place}: {error.strerror}") from error
-    if there and not is_file:
+    if there and not Path(place).is_file():
         raise StoreRefused(f"{place} is not a file: give the dead letters one of their own")
     if must_exist and not there:
         raise no_letters(f"jsonl:{place}")

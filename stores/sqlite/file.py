@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
 from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_may_pass
+from changefeed.runtime.named_file import is_there
 from changefeed.runtime.open_database import OpenDatabase
 from changefeed.runtime.private_file import make_private
 from changefeed.runtime.wal import change_to_wal
@@ -215,7 +216,7 @@ class SqliteFile:
     def _require_file(self) -> None:
         """Raise ``StoreMissing`` where there is no file and one could be made."""
         try:
-            if self._path.exists():
+            if is_there(self._path):
                 return
         except OSError as error:  # a path that no file can have, or a directory that is closed
             raise self.refusal(str(error.strerror)) from error
