@@ -6,7 +6,7 @@ A test of an hour takes milliseconds, and the same calls come in the same order 
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -28,14 +28,14 @@ class Deadlock(AssertionError):
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """``loop.time()`` starts at zero and jumps to the next timer when nothing is ready.
 
-    For code that waits by ``asyncio.sleep`` and timeouts. A call in the thread of an observer
-    takes no virtual time: the loop stands still until it has ended, for ten real seconds at
-    most. Other threads and sockets do not wait for its clock: what depends on them belongs on
-    an ordinary loop.
+    For code that waits by ``asyncio.sleep`` and timeouts. A call in another thread takes no
+    virtual time: the loop stands still until it has ended, for ten real seconds at most.
+    Sockets do not wait for its clock: what depends on them belongs on an ordinary loop.
     """
 
     def __init__(self) -> None:
         self._now = 0.0
+        self._threads = ThreadPoolExecutor()
         super().__init__(_Skipping(self))
 
     def time(self) -> float:
@@ -44,11 +44,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        if executor is None:
-            return super().run_in_executor(None, func, *args)
-        call = executor.submit(func, *args)
+        call = (executor or self._threads).submit(func, *args)
         wait([call], timeout=_MAX_CALL)
         return asyncio.wrap_future(call, loop=self)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False)
+        super().close()
 
     def skip(self, seconds: float) -> None:
         """Let time pass, as a process that is paused would see it pass."""

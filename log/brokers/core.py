@@ -28,7 +28,6 @@ from changefeed.log.catalog.names import broker_key
 from changefeed.log.catalog.ranges import Partition, RangesCache
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.errors import Damaged
-from changefeed.log.executor import Executor, in_thread
 from changefeed.log.maintenance.compactor import Compactor
 from changefeed.log.maintenance.retention import Retention
 from changefeed.log.protocol.messages import (
@@ -98,7 +97,6 @@ class BrokerCore:
         ping: Ping,
         clock: Callable[[], float],
         wall_us: Callable[[], int] = wall_clock_us,
-        executor: Executor = in_thread,
     ) -> None:
         self.settings = settings
         self.cluster = cluster
@@ -132,7 +130,7 @@ class BrokerCore:
             wall_us=wall_us,
         )
         self.ranges = RangesCache(lambda: self.catalogs.newest)
-        segments = SegmentReader(store, self.readers.cache, executor)
+        segments = SegmentReader(store, self.readers.cache)
         self._partitions = PartitionReader(self.ranges, self.readers, segments, self._is_ours)
         self.homes = HomeWarmer(heartbeat.name, self.catalogs, self._partitions, settings)
         self.retention = Retention(
@@ -152,7 +150,6 @@ class BrokerCore:
             store,
             settings=settings,
             wall_us=wall_us,
-            executor=executor,
         )
 
     @property

@@ -14,7 +14,6 @@ from changefeed.log.catalog.names import check_name
 from changefeed.log.catalog.transitions import without_members
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.errors import Damaged
-from changefeed.log.executor import Executor, in_thread
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.clock import elapsed_time, wall_clock_us
 from changefeed.runtime.errors import NameTaken, StoreError
@@ -42,13 +41,12 @@ async def open_core(
     ping: Ping = no_answer,
     clock: Callable[[], float] = elapsed_time,
     wall_us: Callable[[], int] = wall_clock_us,
-    executor: Executor = in_thread,
 ) -> AsyncIterator[BrokerCore]:
     """Run a broker over a store until the block is left.
 
     ``address`` (``host:port``) is where clients reach it, and other brokers by ``ping``: what
     they send goes to ``BrokerCore.presence``. Where no ping arrives, brokers find each other in
-    the store. The cluster is created where there is none. ``executor`` runs what takes long.
+    the store. The cluster is created where there is none.
     Leaving the block stops at once, as a crash would, unless ``leave`` was awaited.
     What fails at the start is raised. Later a loop that fails stops no other: it is tried
     again, and ``BrokerCore.failing`` says why it failed. Raise ``NameTaken`` if a living
@@ -67,7 +65,6 @@ async def open_core(
         ping=ping,
         clock=clock,
         wall_us=wall_us,
-        executor=executor,
     )
     catalog = await core.catalogs.refresh()
     await core.members.claim_name(catalog.members.get(core.name))

@@ -13,7 +13,6 @@ from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.directory.directory import WRITER
 from changefeed.log.errors import Damaged
-from changefeed.log.executor import in_thread
 from changefeed.log.format.flush import TABLE_EVERY
 from changefeed.log.maintenance.compactor import Compactor
 from changefeed.log.maintenance.retention import Retention
@@ -55,7 +54,6 @@ class Maintenance:
             store,
             settings=settings,
             wall_us=wall_clock_us,
-            executor=in_thread,
         )
         self._retention = Retention(
             catalogs,

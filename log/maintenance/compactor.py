@@ -15,7 +15,6 @@ from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import RunPlace, compacted_key, run_of, segments_prefix
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.errors import Damaged
-from changefeed.log.executor import Executor
 from changefeed.log.format.flush import TABLE_EVERY, Ends, FlushHeader, by_key, table_before
 from changefeed.log.format.pack import encode_pack
 from changefeed.log.format.runs import Run
@@ -52,7 +51,6 @@ class Compactor:
         *,
         settings: CoreSettings,
         wall_us: Callable[[], int],
-        executor: Executor,
     ) -> None:
         self.done = Compaction(broker=name)
         self._name = name
@@ -62,7 +60,7 @@ class Compactor:
         self._store = store
         self._settings = settings
         self._wall_us = wall_us
-        self._maker = RunMaker(store, executor, settings.compaction_memory)
+        self._maker = RunMaker(store, settings.compaction_memory)
         self._one = asyncio.Lock()
         self._finished: set[tuple[int, str]] = set()
         self._looked_at: set[tuple[int, str]] = set()

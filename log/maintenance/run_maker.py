@@ -13,7 +13,6 @@ from itertools import groupby
 
 from changefeed.log.catalog.names import segments_prefix
 from changefeed.log.errors import Damaged
-from changefeed.log.executor import Executor
 from changefeed.log.format.flush import Ends
 from changefeed.log.format.pack import Key, Records
 from changefeed.log.format.parquet import has_parquet
@@ -46,8 +45,8 @@ class RunContents:
 class RunMaker:
     """Raises ``Damaged`` where an object is missing or damaged: then nothing is named."""
 
-    def __init__(self, store: ObjectStore, executor: Executor, memory: int) -> None:
-        self._write = partial(write_segment, store, executor)
+    def __init__(self, store: ObjectStore, memory: int) -> None:
+        self._write = partial(write_segment, store)
         self._memory = memory
 
     async def make(

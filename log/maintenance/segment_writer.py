@@ -1,5 +1,6 @@
 """Making one segment: records of a collection become Parquet, and an object of the store."""
 
+import asyncio
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,6 @@ from msgspec.structs import replace
 
 from changefeed.log.catalog.names import segment_key
 from changefeed.log.errors import Damaged
-from changefeed.log.executor import Executor
 from changefeed.log.format.pack import Records
 from changefeed.log.format.parquet import segments_module
 from changefeed.log.format.runs import as_one
@@ -25,7 +25,7 @@ _SHARED_BYTES: Final = 1024 * 1024
 
 
 async def write_segment(
-    store: ObjectStore, executor: Executor, prefix: str, gathered: Sequence[Records]
+    store: ObjectStore, prefix: str, gathered: Sequence[Records]
 ) -> Segment:
     """Make a segment of one collection, whose name begins with a prefix.
 
@@ -35,7 +35,7 @@ async def write_segment(
     assert gathered, "a segment without records"
     assert len({x.key[0] for x in gathered}) == 1, f"{prefix} is of one collection"
     try:
-        data, segment = await executor(lambda: _encoded(prefix, gathered))
+        data, segment = await asyncio.to_thread(_encoded, prefix, gathered)
     except Damaged as error:
         raise Damaged(
             f"what is to be in {prefix}… cannot be read: {error}. Restore the objects of "

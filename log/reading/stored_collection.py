@@ -19,7 +19,6 @@ from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.catalog.names import run_of, segments_of
 from changefeed.log.catalog.ranges import Partition, Ranges, RangesCache
 from changefeed.log.errors import answers_of_feeds
-from changefeed.log.executor import in_thread
 from changefeed.log.format.pack import Key
 from changefeed.log.format.segment_file import Segment, SegmentSlice
 from changefeed.log.protocol.messages import Block, ReadResult
@@ -69,7 +68,7 @@ class StoredCollection:
         ahead = AHEAD if self.directory is None else _AHEAD_IN_FILES
         self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=ahead)
         self._ranges = RangesCache(lambda: catalogs.newest)
-        segments = SegmentReader(store, self._readers.cache, in_thread)
+        segments = SegmentReader(store, self._readers.cache)
         self._partitions = PartitionReader(self._ranges, self._readers, segments)
 
     @classmethod

@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import Final
 
 from changefeed.log.errors import Damaged
-from changefeed.log.executor import Executor
 from changefeed.log.format.block_format import Layout
 from changefeed.log.format.pack import cut_columns
 from changefeed.log.format.parquet import segments_module
@@ -30,10 +29,9 @@ _Decoded = Mapping[int, Sequence[Block]]
 class SegmentReader:
     """Raises ``Damaged`` for an object that is missing, or is not what was written."""
 
-    def __init__(self, store: ObjectStore, cache: ObjectCache, executor: Executor) -> None:
+    def __init__(self, store: ObjectStore, cache: ObjectCache) -> None:
         self._store = store
         self._cache = cache
-        self._executor = executor
         self._decoded = Cache[tuple[str, int], _Decoded](_DECODED_BYTES, _bytes_of)
         self._one = asyncio.Lock()
 
@@ -88,7 +86,7 @@ class SegmentReader:
             if found is None:
                 tail, data = await self._tail(rows.segment), await self._data(rows)
                 try:
-                    found = await self._executor(lambda: _decoded(rows, tail, data))
+                    found = await asyncio.to_thread(_decoded, rows, tail, data)
                 except Damaged as error:
                     self._cache.pop(rows.key)  # it may be restored
                     raise Damaged(f"{rows.key} is damaged: {error}") from error

@@ -9,7 +9,6 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.core_settings import CoreSettings
-from changefeed.log.executor import Executor, in_thread
 from changefeed.log.format.block_format import BlockChanges, Layout, check_of, lay_out
 from changefeed.log.protocol.messages import (
     AppendReceipt,
@@ -42,13 +41,10 @@ async def first_broker(
     parts: int = 12,
     settings: CoreSettings = QUICK,
     wall_us: Callable[[], int] | None = None,
-    executor: Executor = in_thread,
 ) -> AsyncIterator[BrokerCore]:
     """Run a broker that takes records of the collection orders, which broker-1 has made."""
     wall_us = wall_us or virtual_us
-    async with open_core(
-        store, name, settings=settings, wall_us=wall_us, executor=executor
-    ) as core:
+    async with open_core(store, name, settings=settings, wall_us=wall_us) as core:
         if name == "broker-1":
             await core.catalogs.create("orders", parts=parts)
         await core.wait_until_writing()

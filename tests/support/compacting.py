@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.catalog.names import flush_key, segments_of
 from changefeed.log.catalog.transitions import with_kept_from
-from changefeed.log.executor import in_place
 from changefeed.log.maintenance.compactor import Compactor
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.memory_store import MemoryStore
@@ -28,7 +27,7 @@ COMPACTING = dataclasses.replace(
 )
 BY_HAND = dataclasses.replace(COMPACTING, compaction=False)
 
-broker = partial(first_broker, parts=1, settings=COMPACTING, executor=in_place)
+broker = partial(first_broker, parts=1, settings=COMPACTING)
 
 
 async def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> Compactor:
@@ -41,7 +40,6 @@ async def compactor(core: BrokerCore, store: ObjectStore, objects: int = 64) -> 
         store,
         settings=dataclasses.replace(COMPACTING, compaction_objects=objects),
         wall_us=virtual_us,
-        executor=in_place,
     )
     await made._readers.row(core.catalog, 1, "broker-1").tail()
     return made

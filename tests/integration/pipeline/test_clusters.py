@@ -16,7 +16,6 @@ from changefeed.log.client.access import BrokerAccess
 from changefeed.log.client.address import parse_address
 from changefeed.log.client.client import BrokerClient
 from changefeed.log.core_settings import CoreSettings
-from changefeed.log.executor import in_thread
 from changefeed.log.maintenance.compactor import Compactor
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.local_store import LocalStore
@@ -79,7 +78,6 @@ class Cluster:
             store,
             settings=CoreSettings(),
             wall_us=lambda: 0,
-            executor=in_thread,
         )
         assert await compactor.step()
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.run_core import leave, open_core
-from changefeed.log.executor import in_place
 from changefeed.runtime.errors import NameTaken
 from tests.simulation.loop import HOST
 from tests.simulation.probes import BrokerProbe as Probe
@@ -68,7 +67,6 @@ class BrokerProcess:
             ping=world.pings(self.name),
             clock=self._clock,
             wall_us=world.wall_us,
-            executor=in_place,
         ) as core:
             self.core = core
             while not self._over:

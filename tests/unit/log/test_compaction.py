@@ -17,7 +17,6 @@ from changefeed.log.catalog.catalog import Catalog, Era, Row, Truncation
 from changefeed.log.catalog.names import flush_key
 from changefeed.log.catalog.ranges import RangesCache
 from changefeed.log.catalog.transitions import close_and_open
-from changefeed.log.executor import in_place
 from changefeed.log.format.flush import PartitionEnd, decode_header, encode_flush
 from changefeed.log.format.pack import Place
 from changefeed.log.maintenance.compaction import rows_of, shares
@@ -211,7 +210,7 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
         await rows.row(old, 1, "broker-1").tail()  # it has the places of all in memory
         await asyncio.sleep(20)
         assert flushes(store) == [65]
-        segments = SegmentReader(store, rows.cache, in_place)
+        segments = SegmentReader(store, rows.cache)
         reader = PartitionReader(RangesCache(lambda: old), rows, segments)
         blocks = await reader.blocks("orders", RangeId(P1), 10, 10**6, fresh=False)
         assert [x.first for x in blocks] == [1]
