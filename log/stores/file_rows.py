@@ -18,22 +18,24 @@ that writes takes it over where the process before has left it. The writer write
 the last one ended and syncs the file. Only then ``durable`` moves, and callers are
 answered. Objects that wait meanwhile are written and synced together, without a clock.
 
-**Taking over** cuts what lies behind the last whole frame. What the process before had written
-and not yet called durable is written again, and synced: a sync that had failed there may have
-left it in memory only, and called it clean.
+**Taking over** cuts behind the last frame that counts. One counts if it is whole, as all before
+it are, or if a frame of a later write follows it: that write began once this one was synced. So
+a torn tail is cut, and damage before it stays, for readers to be told. What the process before
+had written and not yet called durable is written again, and synced: a sync that had failed
+there may have left it in memory only, and called it clean.
 
 **Closing** decides where the frames of another process end. That process may be dead, or
 frozen and come back. ``closed`` is made first. A writer looks for it after each sync, before it
 answers: so what it has answered was there when ``closed`` was made. Then the files are synced,
-frames are read up to the first that is not whole, and ``end`` is created if there is none. A
-writer that finds itself closed answers nothing any more from frames; the caller finds its
-object among them, or tries to create it behind them, and learns there who was first.
+and ``end`` is created if there is none, at the last frame that counts. A writer that finds
+itself closed answers nothing any more from frames; the caller finds its object among them, or
+tries to create it behind them, and learns there who was first.
 
 **Readers** (``frame_reader``) go up to ``end``, or up to ``durable`` before there is one, so
 none sees what a loss of power takes back. ``durable`` itself is not synced, and may be behind
 after such a loss.
-So where nobody holds the lock a reader syncs the last file and goes up to its last whole frame,
-which is what any writer will find, too. Readers need no right to write.
+So where nobody holds the lock a reader syncs the last file and goes up to its last frame that
+counts, which is what any writer will find, too. Readers need no right to write.
 
 **Disks** that are full get back what was begun. A sync that fails is never repeated on that
 file, as the kernel may have dropped what it could not write: the writer closes the row at
@@ -46,7 +48,6 @@ import os
 import struct
 import time
 import zlib
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -224,40 +225,41 @@ def close_frames(folder: Path, make_folder: Callable[[Path], None]) -> int:
     end = end_of(folder)
     if end is None:
         _make_closed(folder)
-        _decide(folder, last_whole(folder))
+        _decide(folder, last_that_counts(folder))
         end = end_of(folder)
         assert end is not None, f"{folder} has an end"
         assert end >= durable_in(folder), f"{folder} ends at {end}, before what is durable"
     return end
 
 
-def last_whole(folder: Path) -> int:
-    """Sync what may not be, and return the number of the last frame before a broken one.
+def last_that_counts(folder: Path) -> int:
+    """Sync what may not be, and return the number of the last frame that counts.
 
-    What its writer has called durable is, and is not looked at.
+    What its writer has called durable does, and is not looked at.
     """
-    firsts = firsts_in(folder)
-    last = durable_in(folder)
-    if firsts:  # a file is begun when those before it are durable
-        last = max(last, firsts[-1] - 1)
-    for first in firsts[max(bisect_right(firsts, last) - 1, 0) :]:
-        if first > last + 1:
-            break
-        with open_file(log_path(folder, first)) as descriptor:
-            os.fsync(descriptor)
-            found = _last_in(descriptor, first, last)
-        assert found >= last, f"{folder}: {last} is durable, and {found} the last"
-        last = found
-    return last
+    firsts, durable = firsts_in(folder), durable_in(folder)
+    if not firsts:
+        return durable
+    durable = max(durable, firsts[-1] - 1)  # a file is begun when those before it are durable
+    with open_file(log_path(folder, firsts[-1])) as descriptor:
+        os.fsync(descriptor)
+        return _last_in(descriptor, firsts[-1], durable)
 
 
 def _last_in(descriptor: int, first: int, durable: int) -> int:
-    """Return the last frame of a file that is durable, or whole with all before it."""
+    """Return the last frame of a file that is durable, or whole with all before it.
+
+    The frames of one write have one time. What lies behind them, of a write that failed and
+    was begun again, has an earlier one.
+    """
     read, last = partial(os.pread, descriptor), durable
+    before, written_us = durable, 0
     for frame in frames_in(read, first):
-        if frame.number > last + 1 or (frame.number > durable and not _is_whole(read, frame)):
-            break
-        last = max(last, frame.number)
+        if frame.written_us > written_us:
+            last = max(last, before)
+        if frame.number == last + 1 and _is_whole(read, frame):
+            last = frame.number
+        before, written_us = frame.number, frame.written_us
     return last
 
 

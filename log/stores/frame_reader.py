@@ -25,7 +25,7 @@ from changefeed.log.stores.file_rows import (
     firsts_in,
     frame_at,
     is_written,
-    last_whole,
+    last_that_counts,
     log_path,
     open_file,
 )
@@ -64,7 +64,7 @@ class _KnownRow:
             return durable
         size = os.stat(log_path(self.folder, firsts[-1])).st_size
         if self._left is None or self._left[:2] != (durable, size):
-            self._left = durable, size, last_whole(self.folder)
+            self._left = durable, size, last_that_counts(self.folder)
         return self._left[2]
 
     @property

@@ -19,7 +19,7 @@ from changefeed.log.stores.file_rows import (
     framed,
     frames_in,
     is_closed,
-    last_whole,
+    last_that_counts,
     locked,
     log_path,
     say_durable,
@@ -62,7 +62,7 @@ class FrameWriter:
         if is_closed(self._folder):
             return self.close()
         before = durable_in(self._folder)
-        self._durable = last_whole(self._folder)
+        self._durable = last_that_counts(self._folder)
         firsts = firsts_in(self._folder)
         if firsts:
             self._path = log_path(self._folder, firsts[-1])

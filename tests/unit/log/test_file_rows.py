@@ -2,18 +2,19 @@
 
 import errno
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from operator import eq
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from changefeed.log.stores import file_rows, frame_reader, frame_writer
-from changefeed.log.stores.file_rows import close_frames, holder_of, say_durable
+from changefeed.log.stores.file_rows import close_frames, framed, holder_of, say_durable
 from changefeed.log.stores.frame_reader import FrameReader
 from changefeed.log.stores.frame_writer import FrameWriter
+from changefeed.runtime.clock import wall_clock_us
 from tests.support.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/row/.frames")
@@ -233,29 +234,6 @@ def test_who_was_killed_while_closing_is_followed_by_another(
             assert row.close() == 2
 
 
-def test_wherever_the_tail_is_cut_or_flipped_the_frames_before_it_count(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def last_of(change: Callable[[SimulatedDisk], None]) -> int:
-        row = Row(monkeypatch, 3)
-        row.append(2)
-        row.append(1)
-        change(row.disk)
-        del row.disk.names[FOLDER]["durable"]
-        row.acknowledged.clear()  # no disk gives back what was synced: this is damage
-        return row.close()
-
-    row = Row(monkeypatch, 3)
-    row.append(2)
-    two = row.disk.size(LOG)
-    row.append(1)
-    three = row.disk.size(LOG)
-    for place in range(two, three):
-        assert last_of(partial(SimulatedDisk.cut, path=LOG, size=place)) == 2
-        assert last_of(partial(SimulatedDisk.flip, path=LOG, place=place)) == 2
-    assert last_of(lambda _: None) == 3
-
-
 def test_wherever_a_frame_is_damaged_those_behind_it_are_found(row: Row) -> None:
     row.writer.append([b"1", b"2"])
     begin = row.disk.size(LOG)
@@ -276,24 +254,27 @@ def test_wherever_a_frame_is_damaged_those_behind_it_are_found(row: Row) -> None
         assert reader.read(FOLDER, extents) == whole  # it was restored
 
 
+def taken_over(row: Row, durable: int = 0) -> int | None:
+    """Return where the next writer goes on; a loss of power may have taken what is durable."""
+    row.disk.end_process()
+    say_durable(FOLDER, durable)
+    row.writer = FrameWriter(FOLDER, row.disk.make_folder)
+    return row.writer.take_over()
+
+
 @pytest.mark.parametrize("durable", [2, 3, 4])
 def test_a_writer_goes_on_behind_all_that_is_whole_whichever_frame_before_is_not(
     row: Row, durable: int
 ) -> None:
     row.writer.append([b"1", b"2", b"3", b"4"])
     row.disk.flip(LOG, row.disk.size(LOG) // 4 + 1)  # the second
-    row.disk.end_process()
-    say_durable(FOLDER, durable)
-    row.writer = FrameWriter(FOLDER, row.disk.make_folder)
-    assert row.writer.take_over() == 4
+    assert taken_over(row, durable) == 4
     row.writer.append([b"5"])
     extents = [(number, 0, 9) for number in range(1, 7)]
     assert FrameReader().read(FOLDER, extents) == [b"1", b"", b"3", b"4", b"5", None]
     place = row.disk.size(LOG) - 10
     row.disk.flip(LOG, place)  # the last: nobody knows where it ends
-    row.disk.end_process()
-    row.writer = FrameWriter(FOLDER, row.disk.make_folder)
-    assert row.writer.take_over() == 5
+    assert taken_over(row, 5) == 5
     row.writer.append([b"6"])
     assert FrameReader().read(FOLDER, extents) == [b"1", b"", b"3", b"4", b"", b"6"]
     row.disk.flip(LOG, place)  # it was restored
@@ -302,12 +283,41 @@ def test_a_writer_goes_on_behind_all_that_is_whole_whichever_frame_before_is_not
     row.writer.append([b"7", b"8"])
     for place in places:
         row.disk.flip(LOG, place)
-    row.disk.end_process()
-    say_durable(FOLDER, 6)  # what lies behind was never, also where it is whole
-    row.writer = FrameWriter(FOLDER, row.disk.make_folder)
-    assert row.writer.take_over() == 6
+    assert taken_over(row, 6) == 6  # what lies behind was never, also where it is whole
     row.writer.append([b"new"])
     assert FrameReader().read(FOLDER, [(x, 0, 9) for x in (6, 7, 8)]) == [b"", b"new", None]
+
+
+def test_what_lies_before_a_later_write_is_told_to_be_damaged_and_never_cut(row: Row) -> None:
+    begins = [0]
+    for count in (1, 1, 2, 1):
+        row.append(count)
+        begins.append(row.disk.size(LOG))
+    extents, file = [(n, 0, sys.maxsize) for n in range(1, 6)], row.disk.names[FOLDER][LOG.name]
+    truth, written = FrameReader().read(FOLDER, extents), bytes(file.seen)
+    assert truth[2] is not None
+    fourth = begins[2] + 32 + len(truth[2])
+    for place in range(len(written)):
+        row.disk.flip(LOG, place)
+        last = taken_over(row)
+        if place >= begins[3]:  # of the last write, which may be torn
+            file.seen[:] = written[:place]
+            assert (last, taken_over(row)) == (4, 4)
+        elif fourth <= place < fourth + 32:  # a head before it may be of the same write
+            assert last == 3
+        else:
+            assert last == 5
+            found = FrameReader().read(FOLDER, extents)
+            assert [*map(eq, found, truth)].count(False) == 1
+        file.seen[:] = written
+
+
+def test_what_was_left_of_an_attempt_that_failed_shows_no_earlier_write(row: Row) -> None:
+    row.append(1)
+    attempt = framed(3, b"3", wall_clock_us() - 1) + b"3"  # it was behind another 2
+    torn = framed(2, b"2", wall_clock_us()) + b"?"
+    row.disk.names[FOLDER][LOG.name].seen += torn + attempt
+    assert taken_over(row) == 1
 
 
 def test_a_full_disk_gets_back_what_was_begun_and_the_writer_goes_on(row: Row) -> None:
@@ -349,7 +359,9 @@ def test_files_follow_each_other_and_go_when_no_frame_of_them_is_needed(
     def logs() -> Sequence[str]:
         return sorted(x for x in row.disk.names[FOLDER] if x.endswith(".log"))
 
-    for _ in range(20):
+    for n in range(20):
+        if n == 19:
+            row.writer.begin_file()
         row.append(1)
         row.look()
     assert row.seen == row.acknowledged
@@ -364,6 +376,7 @@ def test_files_follow_each_other_and_go_when_no_frame_of_them_is_needed(
     assert reader.find(FOLDER, second) is not None
     reader.drop(FOLDER, {*range(1, 21)})
     assert len(logs()) == 1  # it is written still
+    del row.disk.names[FOLDER]["durable"]
     assert close_frames(FOLDER, row.disk.make_folder) == 20
     reader.drop(FOLDER, {*range(1, 21)})
     assert not logs()
