@@ -15,7 +15,7 @@ from changefeed.log.catalog.transitions import (
     without_members,
 )
 from changefeed.log.core_settings import CoreSettings
-from changefeed.log.format.flush import FlushHeader, encode_flush
+from changefeed.log.rows.open_row import OpenRow, WriterPlace
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
 
@@ -127,18 +127,11 @@ class EraMaster:
         assert era is not None
         reader = self._readers.row(catalog, era.number, broker)
         await reader.tail(self._hint(era, broker))
+        place = WriterPlace(
+            catalog.identity, era.number, broker, self._members.heartbeat.incarnation
+        )
         while reader.sealed_at is None:
-            number = reader.known + 1
-            seal = encode_flush(
-                FlushHeader(
-                    cluster=catalog.identity,
-                    era=era.number,
-                    broker=broker,
-                    incarnation=self._members.heartbeat.incarnation,
-                    number=number,
-                    written_us=self._wall_us(),
-                    seal=True,
-                )
-            )
-            await self._store.create(reader.key(number), seal)
+            row = OpenRow(place, self._wall_us, last=reader.known, knows_ends=False)
+            made = row.make({}, seal=True)
+            await self._store.create(made.key, made.data)
             await reader.tail()  # another master may have been first

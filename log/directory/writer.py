@@ -5,26 +5,28 @@ while a frame is written make up the next one, so that many tasks wait for one s
 
 Where ranges end is known in memory, from the row as it was taken over and what was written
 since. A frame whose fate is not known (the disk failed as it was written) is looked for before
-the next one takes its number.
+the next one takes its number. Where damage hides the ends, the era ends and the next begins:
+readers of the old ranges are told, and stop there until it is mended.
 """
 
 import asyncio
+import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.log.catalog.catalog import Catalog, Collection, Era, Row
 from changefeed.log.catalog.catalog_store import CatalogStore
-from changefeed.log.catalog.names import row_prefix
+from changefeed.log.catalog.names import number_of, row_prefix
 from changefeed.log.catalog.ranges import ranges_of
 from changefeed.log.catalog.transitions import begin_ending, close_and_open
 from changefeed.log.directory.directory import COLLECTION, WRITER, open_directory
 from changefeed.log.directory.maintenance import Maintenance
-from changefeed.log.errors import answers_of_feeds
+from changefeed.log.errors import Damaged, answers_of_feeds
 from changefeed.log.format.block_format import lay_out
 from changefeed.log.format.flush import TABLE_EVERY, has_table
 from changefeed.log.format.pack import Key
@@ -37,6 +39,8 @@ from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.log.stores.store import create_once, holds
+
+_log = logging.getLogger(__name__)
 
 _IN_PLACE: Final = 32
 """So many records are encoded here, as a thread would take longer to begin."""
@@ -208,17 +212,34 @@ class EventLogWriter(Producer):
             await self._take_over_row()
 
     async def _reader(self, era: Era) -> RowReader:
-        """Return what reads the row of an era, which knows all that is there."""
+        """Return what reads the row of an era, which knows all that is there.
+
+        Here nothing is written behind a seal: only the last object may be one.
+        """
         catalog = self._catalogs.newest
         readers = RowReaders(self._store, catalog.identity, _CACHE_BYTES, ahead=TABLE_EVERY)
         reader = readers.row(catalog, era.number, WRITER)
-        await reader.tail()
+        try:
+            await reader.tail()
+        except Damaged:
+            listed = await self._store.list(row_prefix(era.number, WRITER))
+            last = max(number_of(x.key) or 0 for x in listed)
+            with suppress(Damaged):
+                await reader.tail(last - 1)
+            await reader.tail(last)
         return reader
 
     async def _learn(self, era: Era, *, grows: bool) -> None:
+        """Learn from its row where an era's ranges end; if damage hides that, begin another."""
         reader = await self._reader(era)
-        ends = await reader.ends()
-        newest = await reader.header(reader.known)
+        ends, newest, knows_ends = None, None, True
+        try:
+            ends = await reader.ends()
+            newest = await reader.header(reader.known)
+        except Damaged as error:
+            knows_ends = False
+            operation = f"read where era {era.number} ends"
+            _log.warning("broker.failed", extra={"operation": operation, "error": str(error)})
         is_full = newest is not None and newest.table is not None and not newest.sections
         self._filled_at = reader.known if is_full else 0
         identity, incarnation = self._catalogs.newest.identity, era.rows[0].incarnation
@@ -227,6 +248,7 @@ class EventLogWriter(Producer):
             last=reader.known,
             ends=ends,
             written_us=newest.written_us if newest is not None else 0,
+            knows_ends=knows_ends,
         )
         ranges = ranges_of(self._catalogs.newest, COLLECTION)
         keys = {x: (COLLECTION, x.id) for x in ranges.open}
@@ -234,7 +256,8 @@ class EventLogWriter(Producer):
         assert len(self._open) == VIRTUAL_PARTS * self.collection.parts, (
             f"a key has a range: {len(self._open)} places of {self.collection.parts} parts"
         )
-        if era.state == "open" and (reader.sealed_at is not None or not grows):
+        goes_on = grows and knows_ends and reader.sealed_at is None
+        if era.state == "open" and not goes_on:
             await self._end(era)
             await self._take_over_row()
 

@@ -53,7 +53,8 @@ class RowObject(NamedTuple):
 
 class OpenRow:
     """``next`` is the number of the next object. ``ends`` and ``producers`` are how far those
-    of the row have come with the objects added: what the tables say.
+    of the row have come with the objects added: what the tables say. Without ``knows_ends``
+    the row can only be sealed, and the seal has no table.
     """
 
     def __init__(
@@ -64,10 +65,12 @@ class OpenRow:
         last: int = 0,
         ends: Ends | None = None,
         written_us: int = 0,
+        knows_ends: bool = True,
     ) -> None:
         assert last >= 0, f"{place} ends at object {last}"
         self.place = place
         self.next = last + 1
+        self.knows_ends = knows_ends
         self._ends: dict[Key, PartitionEnd] = dict(ends or {})
         self._producers: dict[ProducerKey, ProducerState] = {}
         self._wall_us = wall_us
@@ -109,6 +112,7 @@ class OpenRow:
     ) -> RowObject:
         """Return the next object, with records of partitions and whose requests they were."""
         assert not (seal and columns), f"a seal of {self.place} with records"
+        assert seal or self.knows_ends, f"nobody knows where {self.place} goes on"
         now_us, requests = self.now_us(), tuple(requests)
         records = [
             records_behind(self._ends.get(key) or no_end(key), found)
@@ -119,7 +123,7 @@ class OpenRow:
             producer = (x.collection, x.producer)
             before = producers.get(producer) or self._producers.get(producer)
             producers[producer] = state_after(before, x, now_us)
-        has_ends = seal or has_table(self.next)
+        has_ends = self.knows_ends and (seal or has_table(self.next))
         header = FlushHeader(
             cluster=self.place.cluster,
             era=self.place.era,

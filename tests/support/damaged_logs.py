@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from changefeed.feeds.errors import FeedError, FeedRefused
-from changefeed.feeds.feed import Change, FeedRange, Operation, RangeId
+from changefeed.feeds.feed import Change, FeedRange, Operation, Position, RangeId
 from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.feed import EventLog
 from changefeed.log.directory.writer import EventLogWriter
@@ -49,12 +49,12 @@ def frames_of(path: Path) -> Path:
 
 
 async def read_by_pages(
-    log: EventLog, range_id: RangeId, *, limit: int = 300
+    log: EventLog, range_id: RangeId, *, limit: int = 300, after: Position | None = None
 ) -> tuple[list[Change], FeedError | None]:
     """Read a range as a host does: what came, and the error that ended it, if one did."""
     changes: list[Change] = []
     try:
-        after = await log.start(FeedRange(id=range_id), "beginning")
+        after = after or await log.start(FeedRange(id=range_id), "beginning")
         while (page := await log.read(FeedRange(id=range_id), after, limit)).changes:
             changes += page.changes
             after = page.position
