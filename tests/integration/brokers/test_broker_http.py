@@ -2,7 +2,9 @@
 
 import asyncio
 import gzip
+import socket
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BytesIO
 from random import Random
@@ -483,3 +485,19 @@ async def test_a_broker_that_is_asked_to_compacts_all_that_it_can(given: Given) 
     assert len([x for x in given.store.objects if x.startswith("compacted/")]) == 1
     status, made = await given.asks("POST", "/compact")
     assert (status, made["objects"]) == (200, 0)
+
+
+async def test_all_who_come_at_once_while_a_broker_is_busy_get_their_answers(
+    given: Given,
+) -> None:
+    host, _, port = given.address.partition(":")
+    with ExitStack() as stack:
+        clients = [  # made on the loop, which therefore accepts nobody
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=0.5))
+            for _ in range(300)
+        ]
+        for x in clients:
+            x.settimeout(PATIENCE)
+            x.sendall(b"GET /livez HTTP/1.1\r\nHost: broker-1\r\n\r\n")
+        for x in clients:
+            assert await asyncio.to_thread(x.recv, 15) == b"HTTP/1.1 200 OK"

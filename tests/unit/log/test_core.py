@@ -243,3 +243,27 @@ async def test_a_broker_that_may_not_create_does_not_start() -> None:
         async with open_core(store, "broker-1", settings=QUICK):
             pass
     assert not store.objects
+
+
+async def test_a_store_that_refuses_all_for_a_while_is_waited_for_and_nothing_is_lost() -> None:
+    refuses = [False]
+
+    async def refuse(_call: str, _key: str) -> None:
+        if refuses[0]:
+            raise StoreRefused("403, while keys are renewed")
+
+    store, every = WatchedStore(), dataclasses.replace(QUICK, compaction=True)
+    store.before = refuse
+    async with first_broker(store, settings=every) as core:
+        assert await put(core, "orders", batch(P1, "a")) == [1]
+        refuses[0] = True
+        waiting = asyncio.create_task(put(core, "orders", batch(P1, "b")))
+        await asyncio.sleep(600)
+        assert not waiting.done()
+        refuses[0] = False
+        assert await waiting == [2]
+        await core.catalogs.split("orders")
+        await in_era(core, 2)
+        assert not core.failing
+    async with open_core(store, "broker-2", settings=QUICK) as other:
+        assert await keys_of(other, "orders", P1) == ["a", "b"]

@@ -9,6 +9,7 @@ from changefeed.log.errors import Damaged
 from changefeed.log.format.pack import Place, header_bytes
 from changefeed.log.format.runs import decode_run
 from changefeed.log.maintenance import run_maker
+from changefeed.log.reading.stored_collection import SegmentRows, StoredCollection
 from changefeed.log.stores.memory_store import MemoryStore
 from tests.support.brokers import batch, fill, keys_of, open_ids, put
 from tests.support.compacting import BY_HAND, P1, broker, compactor, delete_flushes
@@ -54,6 +55,10 @@ async def test_many_small_partitions_become_one_object_or_share_a_segment(
                 assert len(await keys_of(other, "wide", name)) == FLUSHES
                 before = await other.sequence_before("wide", RangeId(name), 40)
                 assert before == 39
+                stored = await StoredCollection.open(store, "wide")  # as engines read it
+                found = await stored.part(RangeId(name), 0, FLUSHES, 10**6)
+                whole = found if isinstance(found, SegmentRows) else found[-1]
+                assert whole.last == 64
 
 
 @pytest.mark.parametrize("place", [20, -3])

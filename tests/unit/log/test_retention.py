@@ -239,23 +239,29 @@ async def test_a_cut_is_taken_back_where_a_clock_is_set_right_or_people_say_so_i
         assert await keys_of(core, "orders", P1) == [f"k{n}" for n in range(1, 81)]
 
 
-async def test_an_era_with_a_damaged_row_is_kept_while_later_ones_are_cut() -> None:
+@pytest.mark.parametrize(
+    ("number", "kept_era", "gone"), [(65, 4, set[int]()), (67, 1, {2})], ids=["table", "seal"]
+)
+async def test_a_row_with_a_damaged_object_is_kept_while_later_ones_are_deleted(
+    number: int, kept_era: int, gone: set[int]
+) -> None:
     store = MemoryStore()
     async with first_broker(store, parts=1) as core:
         for era in (1, 2):
-            await put(core, "orders", batch(open_ids(core, "orders")[0], "a"))
+            for n in range(66):
+                await put(core, "orders", batch(open_ids(core, "orders")[0], f"k{n}"))
             await core.catalogs.split("orders")
             await in_era(core, era + 1)
-    seal = "wal/00000001/broker-1/000000000002"
-    whole, store.objects[seal] = store.objects[seal], b"damaged"
+    damaged = f"wal/00000001/broker-1/{number:012}"
+    store.objects[damaged] = b"damaged"
     async with open_core(store, "broker-1", settings=KEEPING, wall_us=virtual_us) as core:
         await in_era(core, 4)
         await core.catalogs.retain("orders", seconds=None, bytes_=0)
         await asyncio.sleep(60)
         orders = core.catalog.collection("orders")
-        assert (orders.kept_era, {era_in(x) for x in orders.gone}) == (1, {2})
-        store.objects[seal] = whole
-        assert await keys_of(core, "orders", P1) == ["a"]
+        assert (orders.kept_era, {era_in(x) for x in orders.gone}) == (kept_era, gone)
+    assert damaged in store.objects
+    assert "wal/00000002/broker-1/000000000001" not in store.objects
 
 
 async def test_a_damaged_run_keeps_what_lies_in_its_row_and_in_no_other() -> None:

@@ -14,7 +14,7 @@ from changefeed.log.core_settings import CoreSettings
 from changefeed.log.protocol.messages import AppendReceipt, AppendRejection
 from changefeed.log.rows.open_row import WriterPlace
 from changefeed.log.stores.memory_store import MemoryStore
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import batch, request
 
 P1 = "e1.p01.v00-ff"
@@ -99,8 +99,7 @@ async def test_an_object_is_tried_until_the_store_takes_it_or_has_it() -> None:
         assert isinstance(await waiting, AppendReceipt)
 
 
-@pytest.mark.parametrize("how", ["refused in passing", "told of a conflict"])
-async def test_a_row_is_lost_only_to_what_lies_in_its_place(how: str) -> None:
+async def test_a_row_is_lost_only_to_what_lies_in_its_place() -> None:
     class Passing(SlowStore):
         left = 3
 
@@ -108,8 +107,6 @@ async def test_a_row_is_lost_only_to_what_lies_in_its_place(how: str) -> None:
             self.left -= 1
             if self.left < 0:
                 return await super().create(key, data)
-            if how == "refused in passing":
-                raise StoreRefused("403, while keys are renewed")
             return False  # "there is one already", as S3's 409 was understood: there is none
 
     async with a_row(Passing()) as (row, durable):
