@@ -42,8 +42,8 @@ from changefeed.log.stores.store import create_once, holds
 
 _log = logging.getLogger(__name__)
 
-_IN_PLACE: Final = 32
-"""So many records are encoded here, as a thread would take longer to begin."""
+_IN_PLACE: Final = 128
+"""So many records are encoded here: a thread would hold up the loop as long, and cost more."""
 _TOGETHER: Final = 10_000
 """A frame takes no more batches once it has so many records."""
 _FRAMES_AT_CLOSE: Final = 256
