@@ -123,9 +123,21 @@ class Discovery:
             if name in self.starts:
                 continue
             try:
-                self.starts[name] = await self._feed.start(found, self._settings.start)
+                self.starts[name] = await self._start_of(found)
                 self._changed()
             except (RangeRefused, RangeUnknown) as error:
                 failed.append(error)
         if failed:
             raise failed[0]
+
+    async def _start_of(self, found: FeedRange) -> Position:
+        """Return where a gap begins: where the fleet did, or its range if that came later."""
+        root = () if self.root is None else self.root.children
+        kin = [x for x in root if x.range.shares_keys_with(found)]
+        at = self._settings.start
+        if self.ranges.inherits:
+            if len({x.start for x in kin}) == 1:
+                return kin[0].start
+        elif kin and all(x.range.generation < found.generation for x in kin):
+            at = "beginning"
+        return await self._feed.start(found, at)

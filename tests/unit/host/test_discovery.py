@@ -1,7 +1,9 @@
 """Which leases a host creates and deletes; the rules are the key map's (``test_keymap``)."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -110,6 +112,43 @@ async def test_the_first_leases_are_of_parts_where_more_ranges_are_asked_for(
     assert await looked(ShiftingReader(store), leases, parallelism=parallelism) == created
     await begun(leases)
     assert await looked(ShiftingReader(store), leases, parallelism=64) == created
+
+
+class Forgetting(MemoryFeed):
+    """It lists no range that has ended, as a log whose retention took them."""
+
+    async def ranges(self) -> Sequence[FeedRange]:
+        found = await super().ranges()
+        ended = {y for x in found for y in x.parents}
+        return [x for x in found if x.id not in ended]
+
+
+@pytest.mark.parametrize("inherits", [True, False])
+async def test_keys_whose_lease_was_deleted_begin_where_the_fleet_did_or_their_range(
+    *, inherits: bool
+) -> None:
+    store, log, leases = ShiftingStore(), Forgetting(1), MemoryLeases()
+    feed, append, split = (
+        (ShiftingReader(store), store.append, partial(store.split, RangeId("0")))
+        if inherits
+        else (log, log.append, partial(log.split_range, R0))
+    )
+    append("k0", b"")
+    await looked(feed, leases, start="now")
+    await begun(leases)
+    first = await lease_in(leases, (await leases.list())[0].range_id)
+    split()
+    low, high = await feed.ranges()
+    await make.end_in(leases, first.range_id, low, high, at=str(first.position))
+    for _ in range(2):
+        await looked(feed, leases, 15, start="now")
+        await begun(leases)
+    for n in range(8):
+        append(f"k{n}", b"")
+    assert not any(x.ended for x in await leases.list())
+    await leases.delete(await lease_in(leases, high.id))
+    await looked(feed, leases, 3 * PATIENCE, start="now")
+    assert (await lease_in(leases, high.id)).position == (first.position if inherits else "0")
 
 
 async def test_a_feed_that_reads_no_parts_refuses_more_ranges_than_it_has() -> None:
