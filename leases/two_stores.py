@@ -100,14 +100,19 @@ class TwoStoreLeases:
         # Checkpoints last: who finds their id missing does not miss one that comes meanwhile.
         found = await self._ownership.fleet()
         of = await self._checkpoints.fleet()
-        seen = _FleetVersions(ownership=found.version, checkpoints=of.version, of=of.id)
+        if not found.id:  # new, or emptied: its fleet has begun where the other store says
+            found = replace(found, feed=of.feed, root=of.root)
+        seen = _FleetVersions(
+            ownership=found.version, checkpoints=of.version, of=_beginning(of)
+        )
         return replace(found, checkpoints=of.id, version=_version(seen))
 
     async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
         seen = msgspec.json.decode(record.version, type=_FleetVersions)
-        # Checkpoints first: their id is what the next host takes if this one dies in between.
-        if record.checkpoints != seen.of:
-            of = FleetRecord(id=record.checkpoints, version=seen.checkpoints)
+        of = FleetRecord(id=record.checkpoints, feed=record.feed, root=record.root)
+        # Checkpoints first: the next host goes by them if this one dies in between.
+        if _beginning(of) != seen.of:
+            of = replace(of, version=seen.checkpoints)
             if await self._checkpoints.put_fleet(of) is None:
                 return None
         written = await self._ownership.put_fleet(replace(record, version=seen.ownership))
@@ -299,7 +304,12 @@ class _FleetVersions(msgspec.Struct, frozen=True, array_like=True):
 
     ownership: Version
     checkpoints: Version
-    of: str
+    of: tuple[str, str | None, bool]
+
+
+def _beginning(record: FleetRecord) -> tuple[str, str | None, bool]:
+    """Return what a record says of where its fleet began. The root is settled once."""
+    return record.id, record.feed, record.root is not None
 
 
 def _checkpoint_of(lease: Lease, version: Version | None, *, epoch: int) -> KeptCheckpoint:

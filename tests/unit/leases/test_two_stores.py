@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.fleet_record import adopt_feed, join_fleet
+from changefeed.leases.fleet_record import adopt_feed, join_fleet, settle_root
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.leases.two_stores import TwoStoreLeases
@@ -210,6 +210,20 @@ async def test_a_fleet_that_was_written_down_in_one_of_two_stores_is_finished_by
     name = (await checkpoints.fleet()).id
     ownership.has_room = True
     assert (await join_fleet(leases, "feed")).id == name != ""
+
+
+@pytest.mark.parametrize("feed", ["feed", "another"])
+async def test_a_fleet_whose_ownership_is_lost_goes_on_where_it_began(feed: str) -> None:
+    checkpoints = MemoryCheckpoints()
+    began, later = (make.end(NEW.range, at=str(n)) for n in (1, 2))
+    for ownership, fed, root in (
+        (MemoryOwnership(), "feed", began),
+        (MemoryOwnership(), feed, later),
+    ):
+        leases = TwoStoreLeases(ownership, checkpoints)
+        await join_fleet(leases, fed)
+        settled = await settle_root(leases, root)
+    assert settled == (began if feed == "feed" else later)
 
 
 @pytest.mark.parametrize("which", ["emptied", "of another fleet"])
