@@ -5,7 +5,7 @@ from pathlib import Path
 
 from changefeed.cli.io.report import write_document
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.named_file import write_into
+from changefeed.runtime.named_file import is_there, write_into
 
 
 def write_out(file: str, document: bytes) -> bool:
@@ -20,7 +20,7 @@ def write_out(file: str, document: bytes) -> bool:
 def write_file(file: Path, document: bytes) -> None:
     """Replace a file at once or not at all; write into what is none, a device or a pipe."""
     try:
-        if file.exists() and not file.is_file():
+        if is_there(file) and not file.is_file():
             write_into(file, document)
         else:
             _replace_file(file.resolve(), document)

@@ -5,6 +5,7 @@ frozen, killed, or has lost its patience, and may take effect long after that.
 """
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -234,7 +235,7 @@ class Link:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._server.store, name)
-        if asyncio.iscoroutinefunction(method):
+        if inspect.iscoroutinefunction(method):
             method = partial(self._call, name, method)
             setattr(self, name, method)
         return method

@@ -142,12 +142,14 @@ def test_a_pipeline_answers_at_its_address_and_is_ready_unless_a_table_waits(bin
         progress.waits("orders", "locked")
         with pytest.raises(HTTPError, match="503") as away:
             urlopen(f"{address}/readyz")
-        assert json.load(away.value)["problems"] == ["orders: locked"]
+        with away.value as answer:
+            assert json.load(answer)["problems"] == ["orders: locked"]
         (table,) = json.load(urlopen(f"{address}/tables"))["tables"]
         assert (table["table"], table["waits_for"]) == ("orders", "locked")
         assert urlopen(f"{address}/metrics").headers["content-type"].startswith("text/plain")
-        with pytest.raises(HTTPError, match="404"):
+        with pytest.raises(HTTPError, match="404") as gone:
             urlopen(f"{address}/other")
+        gone.value.close()
         taken = WebSettings(bind=bind, port=urlsplit(address).port)
         with (
             pytest.raises(UserError, match="Choose"),

@@ -52,7 +52,7 @@ def test_help_reads_as_a_page() -> None:
     page = pydoc.plain(pydoc.render_doc(changefeed))
     assert "hosts share the ranges of a feed through leases" in page
     assert "class Host(" in page
-    assert "open_host(settings:" in page
+    assert "open_host(" in page
 
 
 def test_importing_it_loads_nothing_and_a_name_loads_only_what_it_needs() -> None:

@@ -13,7 +13,7 @@ from changefeed.feeds.cosmos.address import (
 from changefeed.runtime.secret import Secret
 
 SECRET = "c2VjcmV0"
-STRING = f"AccountEndpoint=https://acc.documents.azure.com:443/;AccountKey={SECRET}==;"
+STRING = f"AccountEndpoint=https://acc.documents.azure.com:443/;AccountKey={SECRET}cw==;"
 
 
 def test_an_address_names_endpoint_database_container_and_options() -> None:
