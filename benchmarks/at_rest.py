@@ -35,16 +35,6 @@ _PATIENCE: Final = 300.0
 _ROUNDS, _FIRST_WITHIN = 9, 0.5
 
 
-class First:
-    """An observer that says by the file ``path`` that it was given changes."""
-
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-
-    async def process(self, _: object) -> None:
-        self._path.touch()
-
-
 def measure() -> Sequence[Result]:
     return asyncio.run(_measured())
 
@@ -101,7 +91,7 @@ async def _until_first_change() -> float:
         async with _host(
             place,
             *(f"--feed=eventlog:{place}/log", f"--leases=sqlite:{place}/leases.db"),
-            *("--observer=benchmarks.at_rest:First", f"--option=path={place}/first"),
+            *("--observer=benchmarks.first_change:First", f"--option=path={place}/first"),
         ):
             async with asyncio.timeout(_PATIENCE):
                 while not (place / "first").exists():  # noqa: ASYNC110 - files have no event
