@@ -5,25 +5,17 @@ from types import ModuleType
 
 import pytest
 
-import changefeed.feeds.errors
-import changefeed.leases.errors
-import changefeed.observers.errors
-import changefeed.runtime.errors
+from changefeed.feeds import errors as of_feeds
+from changefeed.leases import errors as of_leases
+from changefeed.observers import errors as of_observers
+from changefeed.runtime import errors as of_runtime
 from tests.support.our_errors import OUR_ERRORS
 
-MODULES = [
-    changefeed.feeds.errors,
-    changefeed.leases.errors,
-    changefeed.observers.errors,
-    changefeed.runtime.errors,
-]
 
-
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", [of_feeds, of_leases, of_observers, of_runtime])
 def test_no_error_of_ours_is_missing_here(module: ModuleType) -> None:
-    there_are = {x for x in vars(module).values() if isinstance(x, type)}
-    errors = {x for x in there_are if issubclass(x, Exception)}
-    assert errors <= {type(x) for x in OUR_ERRORS}
+    there_are = (x for x in vars(module).values() if isinstance(x, type))
+    assert {x for x in there_are if issubclass(x, Exception)} <= {type(x) for x in OUR_ERRORS}
 
 
 @pytest.mark.parametrize("error", OUR_ERRORS, ids=lambda x: type(x).__name__)

@@ -3,7 +3,7 @@
 import asyncio
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import closing, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -161,15 +161,6 @@ def test_a_segment_that_was_cut_is_refused_before_anything_is_read(path: Path) -
     one.write_bytes(one.read_bytes()[:-1])
     with pytest.raises(RangeDamaged, match=r"e1\.p0[12]"):
         next(iter(plan_of(path)))
-
-
-def test_a_segment_that_is_gone_is_refused_by_who_reads_it(path: Path) -> None:
-    segments(path)[1].unlink()
-    feed = f"eventlog:{path}"
-    with closing(open_access(feed)) as access:
-        slices = slices_between(access, Options.of({"feed": feed}))
-        with pytest.raises(RangeDamaged, match=r"e1\.p0[12]"):
-            sum(len(columns) for slice_ in slices for _, columns in access.read(slice_))
 
 
 def test_a_byte_that_was_changed_in_a_segment_ends_the_query(

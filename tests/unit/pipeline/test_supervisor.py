@@ -11,6 +11,7 @@ from changefeed.observers.errors import ObserverFailed
 from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.source.drain import DrainGate, held
+from changefeed.pipeline.spark_errors import TRIES
 from changefeed.pipeline.supervisor import Filler, Starter, advice, keep_running
 from changefeed.runtime.errors import Failure, UserError
 
@@ -126,11 +127,14 @@ def test_a_query_whose_feed_or_python_is_away_is_started_later_and_later_until_i
     assert story.waits_for == [None]
 
 
-def test_a_query_that_is_to_end_gives_a_feed_up_that_stays_away(tmp_path: Path) -> None:
-    story = Story(tmp_path, Query(AWAY), Query(AWAY), Query(AWAY))
-    with pytest.raises(Failure, match="locked") as told:
-        story.run(tries=3)
-    assert story.starts == [0.0, 1.25, 3.5]
+@pytest.mark.parametrize(("failure", "tries"), [(AWAY, 3), (LOST, 3), (LOST, None)])
+def test_a_feed_or_a_python_that_stays_away_is_given_up(
+    failure: str, tries: int | None, tmp_path: Path
+) -> None:
+    story = Story(tmp_path, *(Query(failure) for _ in range(tries or TRIES)))
+    with pytest.raises(Failure, match=r"locked|lost") as told:
+        story.run(tries=tries)
+    assert story.starts == [0.0, 1.25, 3.5, 7.75, 16.0][: tries or TRIES]
     assert not isinstance(told.value, UserError)
 
 

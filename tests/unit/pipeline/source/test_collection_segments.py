@@ -101,6 +101,24 @@ async def test_a_segment_of_other_bytes_is_not_taken_for_what_was_written(place:
             read(access, 0, 20)
 
 
+async def test_a_segment_that_is_gone_is_looked_for_again_and_is_damage_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with filled() as (core, store):
+        await compact(core, store)
+        back = {(key := segment_keys(store)[1]): store.objects.pop(key)}
+        with reading(store) as access:
+            whole = Slice(range_id=WHOLE, start=at(access, 0), end=at(access, COUNT))
+            with pytest.raises(RangeDamaged, match="Restore"):
+                read(access, 0, COUNT)
+            with pytest.raises(RangeDamaged, match="Restore"):
+                access.split(whole)
+            monkeypatch.setattr(access, "_look_again", lambda _: store.objects.update(back))
+            assert read(access, 0, COUNT) == [*range(1, COUNT + 1)]
+            del store.objects[key]
+            assert [str(x.path) for x in access.split(whole)[0]] == [key]
+
+
 async def test_spark_is_left_the_files_of_text_and_the_source_what_lies_between(
     tmp_path: Path,
 ) -> None:
