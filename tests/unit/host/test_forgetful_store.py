@@ -5,16 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.stores.memory import MemoryStore
 from changefeed.testing.fleet import Fleet
 from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
-from tests.support.looking import lease_in
 
 SETTLED = 25.0
 
@@ -59,14 +56,3 @@ async def test_who_lives_goes_on_with_each_range_though_the_store_shows_the_dead
         assert all(x.epoch > epochs[x.range_id] for x in await container.list())
         assert set((await fleet.lags()).values()) == {0}
         assert not any(x.done() for x in fleet.running.values())
-
-
-async def test_a_checkpoint_that_was_forgotten_is_written_again() -> None:
-    leases = await make.leases(make.lease(at="0"))
-    forget = kept_by(leases)
-    owned = await make.owned(leases)
-    await owned.checkpoint(Checkpoint.of_text("5"))
-    forget()
-    await owned.renew()
-    stored = await lease_in(leases)
-    assert (stored.owner, stored.position) == (HostName("a"), "5")

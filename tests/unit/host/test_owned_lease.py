@@ -13,7 +13,7 @@ from changefeed.feeds.feed import Position
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.deaths import NO_DEATHS
-from changefeed.leases.errors import LeaseConflict, LeaseLost
+from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Incarnation, KeyRequest, Lease, WriteId
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
@@ -189,35 +189,6 @@ async def test_a_release_whose_answer_was_lost_is_not_done_again_to_the_next_own
     with pytest.raises(LeaseLost):
         await owned.give_up(Lease.released, Checkpoint(C5))
     assert (await lease_in(leases)).owner == B
-
-
-class Late:
-    """Holds up the first call of one name: it has no answer, and happens only later."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._held_up: Callable[[], Awaitable[Any]] | None = None
-
-    async def __call__(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        if name == self._name and self._held_up is None:
-            self._held_up = call
-            raise LOST
-        return await call()
-
-    async def happens(self) -> Any:
-        assert self._held_up is not None
-        return await self._held_up()
-
-
-async def test_a_checkpoint_that_lands_late_cannot_move_back_what_came_after_it() -> None:
-    late = Late("checkpoint")
-    leases, owned = await held(late)
-    with pytest.raises(StoreUnavailable):
-        await owned.checkpoint(Checkpoint(C5))
-    await owned.checkpoint(Checkpoint(C9))
-    with pytest.raises(LeaseConflict):
-        await late.happens()
-    assert (await lease_in(leases)).position == C9
 
 
 # Whose it is

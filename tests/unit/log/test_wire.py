@@ -72,14 +72,6 @@ def test_a_body_that_was_changed_or_cut_is_refused_or_is_the_same(seed: int) -> 
         assert [x.columns for x in found.batches] == [x.columns for x in asked().batches]
 
 
-@pytest.mark.parametrize("body", [b"", b"\x00", b"\xff\xff\xff\xff", b"\xc1", b"{}"])
-def test_what_is_no_body_is_refused(body: bytes) -> None:
-    with pytest.raises(Undecodable):
-        decode_append(body)
-    with pytest.raises(Undecodable):
-        decode_read(body)
-
-
 def test_a_request_of_millions_of_batches_takes_no_memory_for_them() -> None:
     small = msgspec.msgpack.encode(Batch(partition=RangeId(""), count=0, columns=columns(0)))
     body = b"\x95\xa1p\0\1\0\xdd" + (10**6).to_bytes(4, "big") + 10**6 * small
