@@ -76,8 +76,8 @@ class Checker:
 
     # what the world tells
 
-    def appended(self, key: str, number: int) -> None:
-        self.progress.appended(key, number)
+    def appended(self, key: str, number: int, *, owed: bool = True) -> None:
+        self.progress.appended(key, number, owed=owed)
 
     def began(self, call: Call, changes: Sequence[Change]) -> None:
         self.events += 1
@@ -101,6 +101,7 @@ class Checker:
         if strict:
             self.progress.check_not_stored(call, changes)
         self.progress.check_order(call, changes)
+        self.progress.check_not_barred(call, changes)
         lease = self.leases.get(call.range_id)
         if lease is not None and lease.incarnation == call.process:
             self.blame.began(call.process, call, changes, lease)
@@ -148,6 +149,7 @@ class Checker:
         """A host of another kind is done with these: it may repeat what others have done."""
         self.events += 1
         self.progress.check_order(process, changes)
+        self.progress.check_not_barred(process, changes)
         for change in changes:
             self.progress.done(change)
 
@@ -187,6 +189,7 @@ class Checker:
             position = self.progress.place(after.position)
             if writer == OPERATOR:
                 self.progress.moved(found, position)
+                self.progress.unbar(found, position)
             elif writer in self.neighbours:  # it stores the position alone
                 self.progress.come_again(found, position, position)
             self.progress.checkpoint_stored(found, position, after.checkpoint)

@@ -4,9 +4,10 @@ Of those of hosts, two of three are over the feed in memory, the third over one 
 come and go as those of Cosmos DB; every second one is wild; half of them keep their leases in
 memory, a quarter each in documents of Cosmos DB and in SQLite. In two of 38 hosts of another
 kind share the leases, as the .NET change feed processor does, and in twelve people split and
-merge ranges that the feed has not. Hosts split hot ranges by themselves where the seed says so
-and the feed reads parts. All these come twice: without troubles, and troubled. In sixteen more
-events are aimed at what seldom meets. A world of brokers comes after each ten of all these.
+merge ranges that the feed has not. Where the seed says so, hosts split hot ranges by themselves
+if the feed reads parts, and the fleet starts at now or at a time. All these come twice: without
+troubles, and troubled. In sixteen more events are aimed at what seldom meets. A world of
+brokers comes after each ten of all these.
 """
 
 from collections.abc import Sequence

@@ -66,6 +66,9 @@ class Probe(StrEnum):
     PART_CAME_BACK = "a part came back under the name of one that was over"
     TOMBSTONE_DELETED = "a tombstone was deleted"
     DELETED_BY_HAND = "a lease that was deleted by hand was created again"
+    MADE_AGAIN_AT_START = "a lease that was deleted by hand began again where its fleet did"
+    SPLIT_MET_START = "a fleet that starts at now began in a range that had just ended"
+    BEGAN_IN_THE_PAST = "a fleet that starts at a time began in a range that had ended"
     CREATED_LATE = "a lease was created long after its creation was given up"
     OWNERSHIP_FORGOTTEN = "all ownership was forgotten while ranges were read"
 

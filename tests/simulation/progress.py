@@ -9,6 +9,8 @@ from changefeed.leases.checkpoint import Checkpoint, hash_of
 from changefeed.testing.history import Checkpoints, KeyedChange, KeyRecord
 from changefeed.testing.history import Violation as Broken
 
+_FAR = 1 << 62
+
 
 class Violation(AssertionError):
     """An invariant does not hold. The text tells which, where and when."""
@@ -35,10 +37,27 @@ class Progress:
         self._passed: set[int] = set()  # by a checkpoint that was stored
         self._behind: dict[int, Change] = {}  # of these, what was behind its position
         self._unstored: dict[RangeId, dict[int, Change]] = defaultdict(dict)
+        self._barred: set[int] = set()
 
-    def appended(self, key: str, number: int) -> None:
-        self._named[number] = KeyedChange(key, number)
-        self._keys.wrote(self._named[number])
+    def appended(self, key: str, number: int, *, owed: bool = True) -> None:
+        """``owed`` says whether it is to be delivered: else it may be."""
+        if owed:
+            self._named[number] = KeyedChange(key, number)
+            self._keys.wrote(self._named[number])
+
+    def bar(self, number: int) -> None:
+        """Nobody is to deliver a change: it lies before the start of the fleet."""
+        self._barred.add(number)
+
+    def unbar(self, found: FeedRange, position: int) -> None:
+        """A person lets what lies after a position come."""
+        if self._barred:
+            self._barred.difference_update(self._lines.between(found, position, _FAR))
+
+    def check_not_barred(self, who: object, changes: Iterable[Change]) -> None:
+        for change in changes:
+            if int(change.body) in self._barred:
+                raise Violation(f"{who}: change {int(change.body)} lies before the start")
 
     def check_order(self, who: object, changes: Iterable[Change]) -> None:
         """Check that none of these comes before an earlier one of its key is done."""
@@ -92,7 +111,7 @@ class Progress:
     ) -> None:
         """``checkpoint`` says what is done behind the position, but for its holes."""
         numbers = self._lines.between(found, self.reached(found.id), position)
-        passed = (self._named[x] for x in numbers)
+        passed = (self._named[x] for x in numbers if x in self._named)
         _raise(self._checkpoints.stored(found.id, position, passed, self._keys))
         self._passed.update(numbers)
         for n in numbers:

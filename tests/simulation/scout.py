@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Literal
 
-from changefeed.feeds.feed import Change, RangeId
+from changefeed.feeds.feed import Change, Position, RangeId
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import KeptCheckpoint, Lease
@@ -56,6 +56,9 @@ class Scout(Checker):
         self.state_of: Callable[[str], State] = lambda _: "running"
         self.living: Callable[[], Collection[str]] = tuple
         self.on_request: Callable[[Lease], None] = lambda _: None
+        self.begins_elsewhere = False
+        """Whether the fleet starts elsewhere than at the beginning of its feed."""
+        self._began_at: dict[RangeId, Position] = {}
         self._late_at = -1.0
         self._claimed_now: tuple[float, Call] | None = None
         self._claims = set[Call]()  # whose answers were lost
@@ -84,7 +87,11 @@ class Scout(Checker):
     def _of_creation(self, lease: Lease) -> None:
         range_id = lease.range_id
         self.hit(Probe.PART_CAME_BACK, where=range_id in self._over)
-        self.hit(Probe.DELETED_BY_HAND, where=range_id in self._begun_anew)
+        anew = range_id in self._begun_anew
+        self.hit(Probe.DELETED_BY_HAND, where=anew)
+        if lease.position is not None and self.begins_elsewhere:
+            same = self._began_at.setdefault(range_id, lease.position) == lease.position
+            self.hit(Probe.MADE_AGAIN_AT_START, where=anew and same)
         self.hit(Probe.CREATED_LATE, where=self._late_at == self.now())
 
     def _of_holes(self, before: Lease, after: Lease) -> None:

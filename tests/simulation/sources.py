@@ -27,6 +27,10 @@ class Source(Protocol):
 
     def append(self, key: str, number: Number) -> None: ...
 
+    def holds(self, found: FeedRange, key: str) -> bool:
+        """Say whether a key is one of a range, by its bounds."""
+        ...
+
     def open_ranges(self) -> Sequence[FeedRange]:
         """Return the ranges that have not ended."""
         ...
@@ -73,6 +77,9 @@ class MemorySource:
         change = self._feed.append(key, b"%d" % number)
         place = memory_parts.bound(memory_parts.hash_of(key))
         self._in_range[change.range_id].append((place, number))
+
+    def holds(self, found: FeedRange, key: str) -> bool:
+        return found.low <= memory_parts.bound(memory_parts.hash_of(key)) < found.high
 
     def open_ranges(self) -> Sequence[FeedRange]:
         return [
@@ -130,8 +137,8 @@ class CosmosSource:
     whether a range may come to life again, as what it went on in is merged.
     """
 
-    def __init__(self, random: Random) -> None:
-        self._store = ShiftingStore()
+    def __init__(self, random: Random, clock: Callable[[], float]) -> None:
+        self._store = ShiftingStore(clock=clock)
         self._by_key: dict[str, list[tuple[int, Number]]] = defaultdict(list)
         self.merges = True
         for _ in range(random.randrange(5)):
@@ -143,6 +150,9 @@ class CosmosSource:
     def append(self, key: str, number: Number) -> None:
         lsn = self._store.append(key, b"%d" % number)
         self._by_key[key].append((lsn, number))
+
+    def holds(self, found: FeedRange, key: str) -> bool:
+        return found.low <= hash_of(key) < found.high
 
     def open_ranges(self) -> Sequence[FeedRange]:
         return self._store.physical
@@ -180,7 +190,7 @@ class CosmosSource:
         return [
             number
             for key, changes in self._by_key.items()
-            if found.low <= hash_of(key) < found.high
+            if self.holds(found, key)
             for lsn, number in changes[bisect_right(changes, (first, 1 << 62)) :]
             if lsn <= last
         ]

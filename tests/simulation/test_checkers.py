@@ -82,6 +82,20 @@ def test_only_a_host_of_another_kind_may_drop_what_is_done_behind(writer: str) -
         checker.began(call_of(taken), found)
 
 
+def test_what_lies_before_the_start_is_for_nobody_until_a_person_moves_back() -> None:
+    checker, taken, found = watched(2)
+    checker.appended("k", 3, owed=False)
+    checker.progress.bar(2)
+    checker.began(call_of(taken), found[:1])
+    with pytest.raises(Violation, match="change 2 lies before the start"):
+        checker.began(call_of(taken), found)
+    checker.stored(taken, taken.advanced_to(Position("0")), OPERATOR)
+    checker.began(call_of(taken), found)
+    checker.finished(R1.id, found)
+    checker.stored(taken, taken.advanced_to(Position("3")), "a/1")
+    assert checker.undelivered() == []
+
+
 @pytest.mark.parametrize("deletes", ["n/1", "a/1"])
 def test_only_what_a_host_of_another_kind_has_deleted_may_be_created_again_and_repeated(
     deletes: str,

@@ -21,7 +21,7 @@ def around() -> Surroundings:
     return Surroundings(
         weather=Weather(),
         random=Random(1),
-        checker=Scout(CosmosSource(Random(1)), strict=True),
+        checker=Scout(CosmosSource(Random(1), lambda: 0.0), strict=True),
         created=lambda _process, _found: None,
         is_down=lambda _: False,
         called=lambda _process, _name: None,

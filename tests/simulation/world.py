@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any, cast
 
-from changefeed.feeds.feed import Feed, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, RangeId, StartAt
 from changefeed.host.events import HostEvents
 from changefeed.host.failures import StopIncomplete
 from changefeed.host.host import Host
@@ -22,6 +22,7 @@ from changefeed.runtime.errors import Failure, NameTaken
 from tests.support import make
 
 from .aims import Aims
+from .beginning import Beginning
 from .clocks import Clock, right_time
 from .cosmos_endpoint import CosmosStores
 from .ending import Ending
@@ -101,7 +102,7 @@ class World:
         self.source: Source = (
             MemorySource(random, self._right_time, many=large)
             if feed == "memory"
-            else CosmosSource(random)
+            else CosmosSource(random, self._right_time)
         )
         if mixed and isinstance(self.source, CosmosSource):
             self.source.merges = False  # a neighbour does not wait for a parent that lives on
@@ -126,6 +127,7 @@ class World:
         self.operators = Operators(self)
         self._aims = Aims(self, aimed=aimed and not self.graceful)
         self.checker.on_request = self._aims.asked
+        self._beginning = Beginning(self)
         self._around = self._surroundings()
         self.stores: Stores = _STORES[leases](self._around)
         self.neighbours = Neighbours(self)
@@ -135,8 +137,7 @@ class World:
         self._letters = CheckedLetters(self.checker, self._letters_fail)
         self._parts = choose_settings(random, manual=manual, classic=self.classic, wild=wild)
         self._choose_more_settings()
-        most = cast("int", self._parts["observer"]["max_unacknowledged"])
-        self.checker.progress.most_unstored = most
+        self.checker.progress.most_unstored = self._settings("any").observer.max_unacknowledged
 
     def _surroundings(self) -> Surroundings:
         troubles = self.troubles
@@ -144,7 +145,7 @@ class World:
             weather=self.weather,
             random=self.random,
             checker=self.checker,
-            created=self._faults.created,
+            created=self._created,
             is_down=self.down.__contains__,
             called=self._count,
             latency=troubles.latency,
@@ -174,6 +175,15 @@ class World:
         if not self.mixed and not in_log:
             aside = Random(f"split hot {self.seed}")
             self.loads.splits = aside.random() < _SPLIT_HOT
+
+    def begin_at(self, start: StartAt) -> None:
+        """Let hosts start there."""
+        self._parts["feed"]["start"] = start
+        self.checker.begins_elsewhere = start != "beginning"
+
+    def _created(self, process_id: str, made: FeedRange) -> None:
+        self._faults.created(process_id, made)
+        self._beginning.created(process_id, made)
 
     def _settings(self, name: str) -> Settings:
         return make.settings(name, self._parts)
@@ -420,11 +430,17 @@ class World:
         while True:
             for _ in range(self.random.choice([0, 1, 5, 40])):
                 key = self.some_key(self.random)
-                self._written += 1
-                self.source.append(key, self._written)
-                self.checker.appended(key, self._written)
-                self.killers.appended(self._written)
+                number, owed = self.append(key), self._beginning.owes(key)
+                self.checker.appended(key, number, owed=owed)
+                if owed:
+                    self.killers.appended(number)
             await asyncio.sleep(self.random.uniform(0.2, 4.0))
+
+    def append(self, key: str) -> int:
+        """Append a change to the feed; return its number."""
+        self._written += 1
+        self.source.append(key, self._written)
+        return self._written
 
     def some_key(self, random: Random) -> str:
         return f"k{random.randrange(_KEYS)}"
@@ -529,12 +545,14 @@ class World:
         return Violation(f"{violation}\n{story}")
 
     async def _live(self) -> None:
+        await self._beginning.come()
         for n in range(
             self._most_hosts if self._most_hosts > 6 else self.random.choice([1, 2, 3, 5])
         ):
             self.start(f"h{n}")
         if self.mixed:
             self.neighbours.start("n0")
+        self.begin(self._beginning.trouble())
         writing = asyncio.create_task(self.write())
         watching = asyncio.create_task(self.limits.watch())
         events = {asyncio.create_task(self.troubles.run(self))}

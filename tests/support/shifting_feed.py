@@ -8,7 +8,7 @@ parent. It keeps every version.
 import asyncio
 import zlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,6 +38,7 @@ from changefeed.feeds.feed import (
     StartAt,
 )
 from changefeed.feeds.raw_pages import RawPage, Rows
+from changefeed.feeds.timestamps import start_us
 
 _HASHES = 255
 
@@ -54,11 +55,14 @@ class _Item:
     hash: str
     key: str
     body: bytes
+    second: int
 
 
 @dataclass(kw_only=True)
 class ShiftingStore:
-    """What the readers share. The methods are those of producers and of the service."""
+    """What the readers share. The methods are those of producers and of the service. Times are
+    whole seconds of ``clock``.
+    """
 
     physical: list[FeedRange] = field(
         default_factory=lambda: [FeedRange(id=RangeId("0"), low="", high="FF")]
@@ -66,6 +70,7 @@ class ShiftingStore:
     lsns: dict[RangeId, int] = field(default_factory=lambda: {RangeId("0"): 0})
     items: dict[RangeId, list[_Item]] = field(default_factory=lambda: {RangeId("0"): []})
     identity: str = "shifting"
+    clock: Callable[[], float] = lambda: 0.0
 
     def open(self) -> AbstractAsyncContextManager[Feed]:
         """Return a feed that remembers nothing yet."""
@@ -77,7 +82,10 @@ class ShiftingStore:
         (owned,) = (x for x in self.physical if x.low <= place < x.high)
         self.lsns[owned.id] += 1
         self.items[owned.id] += [
-            _Item(lsn=self.lsns[owned.id], hash=place, key=key, body=x) for x in bodies
+            _Item(
+                lsn=self.lsns[owned.id], hash=place, key=key, body=x, second=int(self.clock())
+            )
+            for x in bodies
         ]
         return self.lsns[owned.id]
 
@@ -146,7 +154,11 @@ class ShiftingReader(Feed):
         place = await self._place(found)
         if not isinstance(place, Place):
             raise RangeUnknown(found.id)
-        return BEGINNING if at == "beginning" else position(self._store.lsns[place.physical])
+        if at == "beginning":
+            return BEGINNING
+        since, behind = start_us(at), self._behind(place, BEGINNING)
+        lsns = (x.lsn for x in behind if since is not None and x.second >= since // 1_000_000)
+        return position(next(lsns, self._store.lsns[place.physical] + 1) - 1)
 
     async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         place = await self._place(found)
@@ -167,7 +179,7 @@ class ShiftingReader(Feed):
                     id=x.key,
                     operation=Operation.REPLACE,
                     body=x.body,
-                    committed_us=0,
+                    committed_us=x.second * 1_000_000,
                 )
                 for x, sequence in zip(items, sequences([x.lsn for x in items]), strict=True)
             ],
