@@ -247,6 +247,10 @@ class Checker:
             self._taken[range_id] = max(epoch, self._taken.get(range_id, -1))
         self._epoch = defaultdict(int, self._claimed)
 
+    def checkpoint_lost(self, range_id: RangeId) -> None:
+        """A first checkpoint that was under way all the time may be stored in its place."""
+        self._claimed.pop(range_id, None)
+
     def _taken_by_hand(
         self, before: Lease | KeptCheckpoint | None, after: Lease | KeptCheckpoint
     ) -> None:

@@ -146,6 +146,7 @@ class MemoryStores:
         lost = await checkpoints.read(range_id)
         if lost is not None:
             await checkpoints.delete(lost)
+            self._around.checker.checkpoint_lost(range_id)
         return lost
 
     async def restore_checkpoint(self, lost: KeptCheckpoint) -> bool:

@@ -314,6 +314,8 @@ def test_a_process_whose_clock_stood_still_may_repeat_and_store_nothing() -> Non
         checker.stored(stolen, taken.advanced_to(Position("2")), "a/1")
     with pytest.raises(Violation, match="although epoch"):
         checker.began(call_of(taken, "c/1"), found)
+    checker.checkpoint_lost(R1.id)
+    checker.stored(None, claimed, "a/1")  # a first one that was under way all the time
 
 
 def test_a_neighbour_may_steal_at_once_and_store_nothing_that_passes_a_change_over() -> None:
