@@ -7,7 +7,8 @@ the first in name of those alive.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -48,6 +49,7 @@ from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.errors import StoreError, StoreUnavailable
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -236,16 +238,26 @@ class BrokerCore:
         ``RangeRefused`` for a position behind the end.
         """
         await self.look_for(collection, partition)
-        before = self.catalog.number
-        try:
-            found = await self._read(collection, partition, after, max_bytes, wait)
-        except RangeDamaged:
-            if (await self.catalogs.refresh()).number == before:
-                raise
-            found = await self._read(collection, partition, after, max_bytes, wait)
+        found = await self._with_newest(
+            lambda: self._read(collection, partition, after, max_bytes, wait)
+        )
         if not (found.blocks or found.ended):
             self.check_sight()  # it may have ended, unseen from here
         return found
+
+    async def _with_newest(self, look: Callable[[], Awaitable[T]]) -> T:
+        """Return what ``look`` finds. Raise ``RangeDamaged`` only by the newest catalog.
+
+        By an older one, what retention has deleted since is missing: a broker that was frozen
+        would tell readers to restore it.
+        """
+        while True:
+            number = self.catalog.number
+            try:
+                return await look()
+            except RangeDamaged:
+                if (await self.catalogs.refresh()).number == number:
+                    raise
 
     async def _read(
         self, collection: str, partition: RangeId, after: int, max_bytes: int, wait: float
@@ -261,8 +273,10 @@ class BrokerCore:
     async def end(self, collection: str, partition: RangeId) -> PartitionBounds:
         """Return the last sequence that a partition has now, and the last that is gone."""
         await self.look_for(collection, partition)
-        found = await self._partitions.extent(
-            collection, self.ranges.of(collection).partition(partition)
+        found = await self._with_newest(
+            lambda: self._partitions.extent(
+                collection, self.ranges.of(collection).partition(partition)
+            )
         )
         return PartitionBounds(start=found.start, last=found.last)
 
@@ -296,7 +310,9 @@ class BrokerCore:
         ``None`` if there is no such record yet.
         """
         await self.look_for(collection, partition)
-        return await self._partitions.sequence_before(collection, partition, time_us)
+        return await self._with_newest(
+            lambda: self._partitions.sequence_before(collection, partition, time_us)
+        )
 
     def check_sight(self) -> None:
         """Raise ``StoreUnavailable`` if others may be in this broker's place by now.

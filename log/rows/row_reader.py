@@ -199,11 +199,18 @@ class RowReader(RowObjects):
             last -= 1
         if last < 1:
             return []
-        if table_before(last) < self.kept_from:
+        numbers = range(table_before(last), last + 1)
+        if numbers.start < self.kept_from:
             final = await self.runs.final_run(self.kept_from)
             if final is not None:
                 return final
-        return [await self.there(x) for x in range(table_before(last), last + 1)]
+        try:
+            return [await self.there(x) for x in numbers]
+        except Damaged:  # a catalog that this row has not learned of may say it is deleted
+            final = await self.runs.final_run(self.kept_from, again=True)
+            if final is None:
+                raise
+            return final
 
     async def last_table(self, holds: Callable[[FlushHeader], bool]) -> FlushHeader | None:
         """Return the last object with a table of which something holds, if there is one.

@@ -210,9 +210,9 @@ class RowRuns:
         """The first numbers of all runs that are known."""
         return tuple(self._starts)
 
-    async def final_run(self, kept_from: int) -> RunIndex | None:
-        """Return the run before the seal, if there is one; ``kept_from`` is the row's."""
-        await self.look(kept_from)
+    async def final_run(self, kept_from: int, *, again: bool = False) -> RunIndex | None:
+        """Return the run before the seal, if there is one. Arguments as of ``look``."""
+        await self.look(kept_from, again=again)
         return await self.run(self._starts[-1]) if self.final else None
 
     async def _first(self, holds: Callable[[RunIndex], bool]) -> RunIndex | None:

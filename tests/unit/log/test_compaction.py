@@ -14,7 +14,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.run_core import leave
 from changefeed.log.catalog.catalog import Catalog, Era, Row, Truncation
-from changefeed.log.catalog.names import flush_key
+from changefeed.log.catalog.names import compacted_key, flush_key
 from changefeed.log.catalog.ranges import RangesCache
 from changefeed.log.catalog.transitions import close_and_open
 from changefeed.log.format.flush import PartitionEnd, decode_header, encode_flush
@@ -24,7 +24,9 @@ from changefeed.log.maintenance.deletion import delete_segments, deletions_of
 from changefeed.log.maintenance.retention import with_truncations
 from changefeed.log.protocol.messages import AppendReceipt
 from changefeed.log.reading.stored_collection import SegmentRows, StoredCollection
+from changefeed.log.rows.object_cache import ObjectCache
 from changefeed.log.rows.partition_reader import PartitionReader
+from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.rows.segment_reader import SegmentReader
 from changefeed.log.stores.memory_store import MemoryStore
@@ -215,6 +217,22 @@ async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone
         blocks = await reader.blocks("orders", RangeId(P1), 10, 10**6, fresh=False)
         assert [x.first for x in blocks] == [1]
         assert blocks[0].count == 64
+
+
+async def test_a_reader_that_knows_an_old_catalog_finds_in_runs_how_an_era_has_ended() -> None:
+    """A newer one may be learned of while what says it is read: many wait for one read."""
+    store = MemoryStore()
+    async with broker(store, settings=BY_HAND) as first:
+        await fill_as_one(first, 70)
+        reader = RowReader(store, first.cluster.identity, 1, "broker-1", ObjectCache(1))
+        assert await reader.runs.look() == 0
+    async with broker(store, "broker-2") as core:
+        await asyncio.sleep(60)
+        assert flushes(store) == [71]  # the seal of another, which has no table
+        del store.objects[compacted_key(1, "broker-1", 1)]  # as retention does
+        reader.learn(replace(core.catalog.eras[0].rows[0], kept_from=1))
+        assert (await reader.ends())["orders", RangeId(P1)].last == 70
+        assert [x.number for x in (await reader.producers()).values()] == [70]
 
 
 async def test_of_a_row_that_is_compacted_all_the_time_objects_are_deleted() -> None:

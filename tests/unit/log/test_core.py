@@ -10,16 +10,18 @@ from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeRefused, Ran
 from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog import Member, Truncation
-from changefeed.log.catalog.names import CATALOG
-from changefeed.log.catalog.transitions import with_member
+from changefeed.log.catalog.names import CATALOG, flush_key
+from changefeed.log.catalog.transitions import with_kept_from, with_member
 from changefeed.log.maintenance.retention import with_truncations
 from changefeed.log.protocol.messages import AppendReceipt, AppendRequest, Topology
 from changefeed.log.protocol.routes import Routes
+from changefeed.log.protocol.wire import PartitionBounds
 from changefeed.log.stores.memory_store import MemoryStore
-from changefeed.runtime.errors import StoreRefused
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from tests.support.brokers import (
     QUICK,
     batch,
+    fill,
     first_broker,
     in_era,
     keys_of,
@@ -159,6 +161,42 @@ async def test_a_reader_of_what_is_deleted_meanwhile_learns_that_and_of_no_damag
         store.before = deleted
         with pytest.raises(RangeRefused, match="deleted by retention"):
             await core.read("orders", RangeId(P1), 0)
+
+
+@pytest.mark.parametrize("what", ["records", "end", "time"])
+async def test_a_broker_that_was_frozen_says_no_damage_of_what_was_deleted_meanwhile(
+    what: str,
+) -> None:
+    store, late, frozen = MemoryStore(), WatchedStore(), list[bool]()
+    late.objects, late.times = store.objects, store.times
+    partition, place = RangeId("e2.p01.v00-ff"), (2, "broker-1")
+
+    async def without_catalog(_: str, key: str) -> None:
+        if key.startswith("wal/00000002/broker-1/"):
+            frozen.clear()
+        if key == CATALOG and frozen:
+            raise StoreUnavailable("it is frozen")
+
+    late.before = without_catalog
+    async with first_broker(store, parts=2) as core, first_broker(late, "broker-2") as other:
+        await in_era(core, 2)
+        await fill(core, partition, 10)
+        assert (await other.end("orders", partition)).last == 10
+        frozen.append(True)
+        await fill(core, partition, 60, first=11)
+        gone = {partition: Truncation(64, 64)}
+        await core.catalogs.change_collection("orders", lambda x: with_truncations(x, gone))
+        await core.catalogs.change(lambda x: with_kept_from(x, {place: 65}))
+        await store.delete([flush_key(*place, x) for x in range(1, 65)])
+        other.readers.cache.headers.pop(flush_key(*place, 1))
+        other.readers.cache.windows.pop((*place, 1))
+        assert other.catalog.number < core.catalog.number
+        if what == "records":
+            assert (await other.read("orders", partition, 64)).blocks[0].first == 65
+        elif what == "end":
+            assert await other.end("orders", partition) == PartitionBounds(start=64, last=70)
+        else:
+            assert await other.sequence_before("orders", partition, 70) == 69
 
 
 @pytest.mark.parametrize(
