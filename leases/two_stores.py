@@ -109,12 +109,12 @@ class TwoStoreLeases:
 
     async def put_fleet(self, record: FleetRecord) -> FleetRecord | None:
         seen = msgspec.json.decode(record.version, type=_FleetVersions)
-        of = FleetRecord(id=record.checkpoints, feed=record.feed, root=record.root)
+        of = FleetRecord(
+            id=record.checkpoints, feed=record.feed, root=record.root, version=seen.checkpoints
+        )
         # Checkpoints first: the next host goes by them if this one dies in between.
-        if _beginning(of) != seen.of:
-            of = replace(of, version=seen.checkpoints)
-            if await self._checkpoints.put_fleet(of) is None:
-                return None
+        if _beginning(of) != seen.of and await self._checkpoints.put_fleet(of) is None:
+            return None
         written = await self._ownership.put_fleet(replace(record, version=seen.ownership))
         return None if written is None else await self.fleet()
 

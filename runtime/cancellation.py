@@ -29,13 +29,17 @@ def unexpected_cancellation(what: str, suspect: str) -> Failure:
     )
 
 
+def _given_up() -> Exception:
+    return Failure("a call was cancelled by what it called")
+
+
 async def keep_cancellation(
-    call: Awaitable[T], given_up: Callable[[str], Exception] = Failure
+    call: Awaitable[T], given_up: Callable[[], Exception] = _given_up
 ) -> T:
     """Await a call; raise ``CancelledError`` if its task was cancelled meanwhile, not else.
 
     What it returned or raised is lost then: whether it took effect is unclear. Raise
-    ``given_up(text)`` if the call was cancelled by what it called.
+    ``given_up()`` if the call was cancelled by what it called.
     """
     task = asyncio.current_task()
     assert task is not None, "a coroutine is awaited in a task"
@@ -45,7 +49,7 @@ async def keep_cancellation(
     except asyncio.CancelledError as error:
         if task.cancelling() > before:
             raise
-        raise given_up("a call was cancelled by what it called") from error
+        raise given_up() from error
     except Exception as error:
         if task.cancelling() > before:
             raise asyncio.CancelledError from error
@@ -70,7 +74,7 @@ async def in_time(
     """
     assert seconds > 0, f"{name} has no time to be answered"
 
-    def given_up(_: str) -> Exception:
+    def given_up() -> Exception:
         return unavailable(f"the client of {who} gave {name} up by itself")
 
     steps = call.__await__()
@@ -81,7 +85,7 @@ async def in_time(
             answer: T = ended.value
             return answer
         except asyncio.CancelledError as error:  # nobody else has run meanwhile
-            raise given_up("") from error
+            raise given_up() from error
         async with asyncio.timeout(seconds):
             return await keep_cancellation(_going_on(steps, waits_for), given_up)
     except TimeoutError as error:

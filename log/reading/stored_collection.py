@@ -35,8 +35,8 @@ from changefeed.log.stores.store import ObjectStore
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _AHEAD_IN_FILES = 512
-_Bounds = Mapping[RangeId, PartitionBounds]
 """Headers that are read at once: of files that costs nearly nothing."""
+_Bounds = Mapping[RangeId, PartitionBounds]
 
 
 class SegmentRows(NamedTuple):
