@@ -131,13 +131,13 @@ class Discovery:
             raise failed[0]
 
     async def _start_of(self, found: FeedRange) -> Position:
-        """Return where a gap begins: where the fleet did, or its range if that came later."""
+        """Return where keys without a lease begin: with the fleet, or with a later range."""
         root = () if self.root is None else self.root.children
-        kin = [x for x in root if x.range.shares_keys_with(found)]
+        first = [x for x in root if x.range.shares_keys_with(found)]
         at = self._settings.start
         if self.ranges.inherits:
-            if len({x.start for x in kin}) == 1:
-                return kin[0].start
-        elif kin and all(x.range.generation < found.generation for x in kin):
+            if len({x.start for x in first}) == 1:
+                return first[0].start
+        elif first and all(x.range.generation < found.generation for x in first):
             at = "beginning"
         return await self._feed.start(found, at)

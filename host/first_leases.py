@@ -66,7 +66,7 @@ async def _starts(
 async def _over(
     feed: Feed, ranges: Sequence[FeedRange], starts: dict[RangeId, Child]
 ) -> frozenset[RangeId]:
-    """Return the ranges that have ended by their start, and so has all that is kin of them."""
+    """Return the ranges that need no reader: they and their relatives ended by the start."""
     parents = {y for x in ranges for y in x.parents}
 
     async def has_ended(found: FeedRange) -> bool:
@@ -80,14 +80,14 @@ async def _over(
     answers = await for_each(asked, has_ended, at_once=_AT_ONCE)
     over = {x.id for x, ended in zip(asked, answers, strict=True) if ended}
     listed = {x.id for x in ranges}
-    while kept := _kin_of_the_kept(ranges, listed, over):
-        over -= kept
+    while waiting := _waiting_for_others(ranges, listed, over):
+        over -= waiting
     return frozenset(over)
 
 
-def _kin_of_the_kept(
+def _waiting_for_others(
     ranges: Iterable[FeedRange], listed: Collection[RangeId], over: set[RangeId]
 ) -> set[RangeId]:
-    """Return the children of what is read, and their other parents: they come of all ends."""
+    """Return the children of ranges that are read, and the other parents of such children."""
     families = [(x.id, {*x.parents}.intersection(listed)) for x in ranges]
     return {y for x, of in families if not of <= over for y in {x, *of} & over}

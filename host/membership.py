@@ -54,7 +54,7 @@ _TRIES = 2  # a conflict with an own write that was not answered, or with one fo
 
 
 def name_taken(name: HostName, incarnation: Incarnation) -> NameTaken:
-    """Return what is raised where an incarnation that is not ours lives under our name."""
+    """Return the error for another living process under our name."""
     return NameTaken(
         f"another living process runs as host {name!r} (incarnation {incarnation}); give this "
         f"one a name of its own (--name)"

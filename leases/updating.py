@@ -108,8 +108,8 @@ async def evict_now(
     """Evict the owner of a lease as it is now; return the lease before and after, both whole.
 
     ``wanted`` says whether to, and may raise why not; ``None`` is returned if not. ``lost`` is
-    that of ``evict``. Raise ``LeaseConflict`` if there is no such lease, or others kept writing
-    to it, and what containers raise.
+    as for ``evict``. Raise ``LeaseConflict`` if the lease does not exist, or each write met one
+    of another process, and what containers raise.
     """
 
     async def write(stored: Lease | None) -> tuple[Lease, Lease] | None:

@@ -1,6 +1,6 @@
-"""What a log and its brokers say in the errors that every feed has (``feeds.errors``), and
+"""What a log and its brokers say by the errors of every feed (``feeds.errors``).
 
-Damaged                  bytes of a log are missing, or not those that were written
+One error is their own: ``Damaged``, for the code between a store and a reader.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ class Damaged(Exception):
 
 
 def no_collection(name: str, known: Sequence[str]) -> FeedRefused:
-    """Return what is raised for a collection that there is not; there are the ``known``."""
+    """Return the error for a collection that does not exist; those that do are ``known``."""
     there = f"it has {', '.join(known)}" if known else "it has none yet"
     return FeedRefused(
         f"the cluster has no collection {name!r}; {there}. Create it first, or look for a "
@@ -28,7 +28,7 @@ def no_collection(name: str, known: Sequence[str]) -> FeedRefused:
 
 
 def position_gone(range_id: RangeId, after: int, start: int) -> RangeRefused:
-    """Return what is raised for a position behind which retention has deleted records, up to
+    """Return the error for a position: retention has deleted the records behind it, up to
     ``start``.
     """
     return RangeRefused(

@@ -234,8 +234,8 @@ class BrokerCore:
         About ``max_bytes`` of them, at least one block if there is any. At the end of an open
         partition it waits up to ``wait`` seconds for more. Any broker serves any partition;
         the one that writes it, or its home, has it in memory. Raise ``RangeRefused`` where
-        retention has deleted what follows, ``RangeDamaged`` where it cannot be read, and
-        ``RangeRefused`` for a position behind the end.
+        retention has deleted what follows, or for a position behind the end, and
+        ``RangeDamaged`` where the records cannot be read.
         """
         await self.look_for(collection, partition)
         found = await self._with_newest(

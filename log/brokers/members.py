@@ -40,7 +40,7 @@ _MIN_REST = 0.01
 
 
 def name_taken(name: str) -> NameTaken:
-    """Return what is raised where another broker lives under our name."""
+    """Return the error for another living broker under our name."""
     return NameTaken(
         f"another broker named {name!r} is running in this cluster: give each its own --name, "
         f"and stop one of the two"

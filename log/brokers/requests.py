@@ -77,7 +77,7 @@ def partition_of(request: web.Request) -> RangeId:
 def number_in(
     query: Mapping[str, str], name: str, default: int | None, *, least: int = 0
 ) -> int:
-    """Return a whole number of a query. Refuse what is none, and none without a default."""
+    """Return a whole number of a query. Refuse other text, and none without a default."""
     text = query.get(name)
     if text is None and default is not None:
         return default
@@ -88,7 +88,7 @@ def number_in(
 
 
 def seconds_in(query: Mapping[str, str], name: str) -> float:
-    """Return a number of seconds of a query, 0 if it is missing. Refuse what is none."""
+    """Return a number of seconds of a query, 0 if it is missing. Refuse other text."""
     text = query.get(name, "0")
     seconds: float | None = _parsed(text, float)
     if seconds is None or not math.isfinite(seconds) or seconds < 0:

@@ -5,8 +5,8 @@ while a frame is written make up the next one, so that many tasks wait for one s
 
 Where ranges end is known in memory, from the row as it was taken over and what was written
 since. A frame whose fate is not known (the disk failed as it was written) is looked for before
-the next one takes its number. Where damage hides the ends, the era ends and the next begins:
-readers of the old ranges are told, and stop there until it is mended.
+the next one takes its number. Where damage hides the ends, the writer ends the era and begins
+the next: readers of the old ranges get ``RangeDamaged`` until somebody restores the object.
 """
 
 import asyncio

@@ -6,7 +6,7 @@ from changefeed.log.protocol.messages import BrokerInfo, Topology
 
 
 def topology_of(catalog: Catalog, name: str) -> Topology:
-    """Raise ``FeedRefused`` where there is no such collection."""
+    """Raise ``FeedRefused`` if the collection does not exist."""
     collection, era = catalog.collection(name), catalog.era
     return Topology(
         cluster=catalog.identity,

@@ -112,7 +112,7 @@ class OpenRow:
     ) -> RowObject:
         """Return the next object, with records of partitions and whose requests they were."""
         assert not (seal and columns), f"a seal of {self.place} with records"
-        assert seal or self.knows_ends, f"nobody knows where {self.place} goes on"
+        assert seal or self.knows_ends, f"{self.place} has no known ends for more"
         now_us, requests = self.now_us(), tuple(requests)
         records = [
             records_behind(self._ends.get(key) or no_end(key), found)

@@ -20,9 +20,9 @@ answered. Objects that wait meanwhile are written and synced together, without a
 
 **Taking over** cuts behind the last frame that counts. One counts if it is whole, as all before
 it are, or if a frame of a later write follows it: that write began once this one was synced. So
-a torn tail is cut, and damage before it stays, for readers to be told. What the process before
-had written and not yet called durable is written again, and synced: a sync that had failed
-there may have left it in memory only, and called it clean.
+the writer cuts a torn tail, and leaves damage before it, which readers report. What the process
+before had written and not yet called durable is written again, and synced: a sync that had
+failed there may have left it in memory only, and called it clean.
 
 **Closing** decides where the frames of another process end. That process may be dead, or
 frozen and come back. ``closed`` is made first. A writer looks for it after each sync, before it
