@@ -8,12 +8,11 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.failures import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import Failure, StoreUnavailable
 from changefeed.stores.bounded import CallLimits
 from changefeed.testing.fleet import Fleet, Sections
 from changefeed.testing.virtual_time import VirtualTimeLoop
@@ -90,15 +89,18 @@ class WatchedFleet(Fleet):
         """Stop all at once, so that the end is as quiet as the rest."""
         await self.stop_all()
 
-    async def stop_all(self) -> int:
-        """Stop every host, and return how many leases were left to expire."""
+    async def stop_all(self) -> None:
+        """Stop every host."""
         for host in self.hosts.values():
             host.stop()
         ends = await asyncio.gather(*self.running.values(), return_exceptions=True)
         for end in ends:
-            if isinstance(end, BaseException) and not isinstance(end, StopIncomplete):
+            if isinstance(end, BaseException) and type(end) is not Failure:
                 raise end
-        return sum(len(x.left_to_expire) for x in ends if isinstance(x, StopIncomplete))
+
+    async def left_to_expire(self) -> int:
+        """Return how many leases have the name of a host that has stopped."""
+        return sum(x is not None for x in (await self.owners()).values())
 
     @property
     def acquisitions(self) -> int:

@@ -208,7 +208,8 @@ async def _on_one_file() -> Sequence[Result]:
         cores = (time.process_time() - spent) / _AT_REST
         more, lost = _asked(fleet)
         each = (more - calls) / _FILE_HOSTS / _AT_REST * 60.0
-        left = await fleet.stop_all()
+        await fleet.stop_all()
+        left = await fleet.left_to_expire()
     place = f"{_FILE_HOSTS}_hosts_on_one_file"
     return [
         Result(name=f"scale.{place}.even", value=seconds, unit="s"),

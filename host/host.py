@@ -199,7 +199,7 @@ class Host:
         """Be a host until asked to stop. Once only.
 
         Raise ``NameTaken``, ``FeedRefused``, ``StoreRefused`` and the like after an
-        orderly stop, if one of them was the reason; ``StopIncomplete`` where work was cut
+        orderly stop, if one of them was the reason; ``Failure`` where work was cut
         off, or a lease was left with our name on it. Cancelled, the host stops in order,
         which takes ``host.stop_timeout`` at most, before ``CancelledError`` is raised;
         cancelled again, it stops at once; a third time, it drops everything.

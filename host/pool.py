@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.host.failures import StopIncomplete
+from changefeed.host.failures import incomplete_stop
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker
 from changefeed.leases.lease import Lease
+from changefeed.runtime.errors import Failure
 
 _CANCELS = 4
 _FIRST_PATIENCE = 2.5  # enough for the last release of a lease
@@ -51,10 +52,9 @@ class WorkerPool:
         self._not_closed: set[RangeId] = set()
 
     @property
-    def incomplete(self) -> StopIncomplete | None:
+    def incomplete(self) -> Failure | None:
         """What has not ended in order; ``None`` if all has."""
-        found = self._cut_off, self.left_to_expire, self._not_closed
-        return StopIncomplete(*found) if any(found) else None
+        return incomplete_stop(self._cut_off, self.left_to_expire, self._not_closed)
 
     @property
     def leases(self) -> Mapping[RangeId, Lease]:

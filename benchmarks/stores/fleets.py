@@ -73,8 +73,9 @@ async def _shared(store: Store, ports: Ports) -> Sequence[Measured]:
         await asyncio.sleep(1.0)
         rest = await _over(hosts, counts, _AT_REST)
         began = time.perf_counter()
-        left = await hosts.stop_all()
+        await hosts.stop_all()
         stopping = time.perf_counter() - began
+        left = await hosts.left_to_expire()
     return [
         Measured(name="balance.seconds", value=seconds, unit="s"),
         Measured(

@@ -7,7 +7,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.fleet.doctor import diagnose
 from changefeed.fleet.phrases import named_leases, open_or_named_leases
 from changefeed.fleet.status import HostStatus, RangeStatus, Totals
-from changefeed.host.failures import StopIncomplete
+from changefeed.host.failures import incomplete_stop
 from changefeed.host.membership import name_taken
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.runtime.cancellation import unexpected_cancellation
@@ -32,12 +32,12 @@ def _cancelled() -> object:
 
 
 HOSTS.each(
-    lambda parts: str(StopIncomplete(*parts)),
+    lambda parts: str(incomplete_stop(*parts)),
     {
-        "a stop that cut off an observer": ([R0], []),
-        "a stop that could not release a lease": ([], [R0]),
+        "a stop that cut off an observer": ([R0], [], []),
+        "a stop that could not release a lease": ([], [R0], []),
         "a stop in which an observer did not close": ([], [], [R0]),
-        "a stop that left many leases": ([], [RangeId(f"r{n:04}") for n in range(9_999)]),
+        "a stop that left many leases": ([], [RangeId(f"r{n:04}") for n in range(9_999)], []),
     },
 )
 HOSTS.each(

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from changefeed.feeds.feed import Feed, FeedRange, RangeId, StartAt
 from changefeed.host.events import HostEvents
-from changefeed.host.failures import StopIncomplete
 from changefeed.host.host import Host
 from changefeed.host.settings import LeaseSettings, Settings
 from changefeed.leases.container import LeaseContainer
@@ -50,11 +49,6 @@ _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
     "memory": MemoryStores,
     "sqlite": SqliteStores,
     "cosmos": CosmosStores,
-}
-_ENDED_BY: Mapping[type[Exception], Probe] = {
-    NameTaken: Probe.NAME_TAKEN,
-    Failure: Probe.WITHOUT_MEMORY,
-    StopIncomplete: Probe.STOP_CUT_SHORT,
 }
 _KEYS = 40
 _HOSTS, _MANY_HOSTS = 6, 24
@@ -418,10 +412,13 @@ class World:
     def _note_end(self, task: "asyncio.Task[None]") -> None:
         try:
             task.result()
-        except tuple(_ENDED_BY) as ended:
-            if type(ended) not in _ENDED_BY:
+        except NameTaken:
+            self.checker.hit(Probe.NAME_TAKEN)
+        except Failure as ended:
+            if type(ended) is not Failure:
                 raise
-            self.checker.hit(_ENDED_BY[type(ended)])
+            short = "not in order" in str(ended)
+            self.checker.hit(Probe.STOP_CUT_SHORT if short else Probe.WITHOUT_MEMORY)
 
     # what happens
 

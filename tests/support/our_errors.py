@@ -12,7 +12,6 @@ from changefeed.feeds.errors import (
     RangeUnknown,
 )
 from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
-from changefeed.host.failures import StopIncomplete
 from changefeed.leases.errors import LeaseConflict, LeaseLost
 from changefeed.leases.lease import Lease
 from changefeed.observers.errors import (
@@ -53,7 +52,6 @@ OUR_ERRORS: Final[Sequence[Exception]] = (
     StoreRefused("x"),
     StoreMissing("x", made_by_run=True),
     NameTaken("x"),
-    StopIncomplete([_R0], [], [_R0]),
     ObserverFailed(_R0, (1, 2), 3, "x"),
     ObserverStuck(_R0, "process", 15.0),
     AttemptFailed("ValueError", "x"),

@@ -9,13 +9,13 @@ import pytest
 from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.child_start import ChildStart
-from changefeed.host.failures import StopIncomplete
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.observer import CloseReason
+from changefeed.runtime.errors import Failure
 from changefeed.testing.fleet import Fleet, Sections
 from changefeed.testing.proxies import proxied
 from tests.support import make
@@ -40,7 +40,7 @@ async def test_a_stop_that_cuts_off_an_observer_says_so_and_its_work_comes_again
         fleet.start("a")
         await asyncio.sleep(5)
         began = now()
-        with pytest.raises(StopIncomplete, match=r"cut off \(r0\) and comes again"):
+        with pytest.raises(Failure, match=r"cut off \(r0\) and comes again"):
             await fleet.stop("a")
         assert 25 <= now() - began < 28
         assert set((await fleet.owners()).values()) == {None}  # no host has to wait
@@ -58,7 +58,7 @@ async def test_a_lease_that_cannot_be_released_is_left_to_expire_and_reported_so
         cable.out = True
         with (
             captured_logs("DEBUG") as logs,
-            pytest.raises(StopIncomplete, match=r"released.*\(r0\)"),
+            pytest.raises(Failure, match=r"released.*\(r0\)"),
         ):
             await fleet.stop("a")
         ends = [x for x in logs if x["event"] == "lease.released"]
