@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from changefeed.pipeline.shutdown import Stopping
-from changefeed.runtime.errors import Unavailable
+from changefeed.runtime.errors import Failure
 from changefeed.runtime.logs import get_logger
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def try_again(
     """Return what ``call`` returns, which is called again if Spark loses a process.
 
     ``failed`` is called each time. The last time, and once a stop is asked for, the error
-    is raised: as ``Unavailable``.
+    is raised: as ``Failure``.
     """
     for failures in range(1, TRIES + 1):
         try:
@@ -58,7 +58,7 @@ def try_again(
                 raise
             failed()
             if failures == TRIES or stop.asked:
-                raise Unavailable(reason) from error
+                raise Failure(reason) from error
             delay = delay_after(failures)
             _log.warning("query.failed", error=reason, again_after=delay)
             stop.wait(delay)

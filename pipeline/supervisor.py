@@ -159,21 +159,15 @@ def _look(one: _RunningQuery, progress: TableProgress, now: float, tries: int | 
     if failure is None:
         one.done = True
         return
-    kind, reason = advice(str(failure))
+    kind, reason, most = advice(str(failure), tries)
     one.failures += 1
-    if not _helps_to_wait(kind, one.failures, tries):
+    if most is not None and one.failures >= most:
         failed = UserError if issubclass(kind, UserError) else Failure
         raise failed(f"the table {one.name!r} cannot be kept: {reason}") from failure
     delay = delay_after(one.failures)
     _log.warning("query.failed", table=one.name, error=reason, again_after=delay)
     progress.waits(one.name, reason)
     one.query, one.due, one.filled = None, now + delay, False
-
-
-def _helps_to_wait(kind: type[Exception], failures: int, tries: int | None) -> bool:
-    if kind is Unavailable:  # a Python that Spark has lost, and which may never start
-        return failures < (TRIES if tries is None else min(tries, TRIES))
-    return issubclass(kind, Unavailable) and failures != tries
 
 
 def _come_to_rest(
@@ -206,18 +200,19 @@ def _rests(one: _RunningQuery, hold: DrainGate) -> bool:
     return hold.noticed(one.name) or not one.query.status["isTriggerActive"]
 
 
-def advice(text: str) -> tuple[type[Exception], str]:
-    """Return what our own error was, and said, from within all that Spark says around it.
+def advice(text: str, tries: int | None = None) -> tuple[type[Exception], str, int | None]:
+    """Return what our own error was, and said, from within all that Spark says around it; and
+    after how many failures in a row to give up.
 
-    Spark passes on only the text of an error: its class is looked up by its full name. That it
-    has lost a Python process is ``Unavailable``.
+    Spark passes on only the text of an error: its class is looked up by its full name. A
+    Python process that it has lost may never start, so that is not tried without an end.
     """
     for path, said in reversed(_ADVICE.findall(text)):
         if (kind := _known_error(path)) is not None:
-            return kind, said.strip()
+            return kind, said.strip(), tries if issubclass(kind, Unavailable) else 1
     if (reason := worker_lost_reason(text)) is not None:
-        return Unavailable, reason
-    return Exception, text.strip().splitlines()[0]
+        return Failure, reason, TRIES if tries is None else min(tries, TRIES)
+    return Failure, text.strip().splitlines()[0], 1
 
 
 def _known_error(path: str) -> type[Exception] | None:

@@ -6,7 +6,7 @@ import pytest
 
 from changefeed.pipeline.shutdown import Stopping
 from changefeed.pipeline.spark_errors import TRIES, try_again, worker_lost_reason
-from changefeed.runtime.errors import Unavailable
+from changefeed.runtime.errors import Failure
 
 TOO_LATE = (
     "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect "
@@ -44,7 +44,7 @@ def test_what_spark_lost_is_tried_again_later_and_later_until_it_is_given_up() -
     clock, failures = Clock(), list[int]()
     assert try_again(failing(3), clock, lambda: failures.append(1)) == "done"
     assert (clock.waited, len(failures)) == ([1.0, 2.0, 4.0], 3)
-    with pytest.raises(Unavailable, match="Is the machine overloaded"):
+    with pytest.raises(Failure, match="Is the machine overloaded"):
         try_again(failing(TRIES), clock)
     assert clock.waited[3:] == [1.0, 2.0, 4.0, 8.0]
 
@@ -54,6 +54,6 @@ def test_other_failures_are_not_tried_again_nor_is_anything_after_a_stop() -> No
     with pytest.raises(Exception, match="Java heap"):
         try_again(failing(1, "Java heap space"), clock)
     clock.ask()
-    with pytest.raises(Unavailable):
+    with pytest.raises(Failure):
         try_again(failing(1), clock)
     assert clock.waited == []
