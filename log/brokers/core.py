@@ -7,8 +7,7 @@ the first in name of those alive.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
 
 import msgspec
 
@@ -26,7 +25,7 @@ from changefeed.log.brokers.storage import storage_of
 from changefeed.log.catalog.catalog import Catalog, Cluster
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import broker_key
-from changefeed.log.catalog.ranges import Partition, RangesCache
+from changefeed.log.catalog.ranges import Partition
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.errors import Damaged
 from changefeed.log.maintenance.compactor import Compactor
@@ -44,12 +43,10 @@ from changefeed.log.protocol.topology import topology_of
 from changefeed.log.protocol.wire import Compaction, PartitionBounds, Storage
 from changefeed.log.rows.partition_reader import PartitionReader
 from changefeed.log.rows.row_readers import RowReaders
-from changefeed.log.rows.segment_reader import SegmentReader
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.errors import StoreError, StoreUnavailable
 
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -131,9 +128,8 @@ class BrokerCore:
             watch=self.watch,
             wall_us=wall_us,
         )
-        self.ranges = RangesCache(lambda: self.catalogs.newest)
-        segments = SegmentReader(store, self.readers.cache)
-        self._partitions = PartitionReader(self.ranges, self.readers, segments, self._is_ours)
+        self._partitions = PartitionReader(store, self.catalogs, self.readers, self._is_ours)
+        self.ranges = self._partitions.ranges
         self.homes = HomeWarmer(heartbeat.name, self.catalogs, self._partitions, settings)
         self.retention = Retention(
             self.catalogs,
@@ -238,45 +234,22 @@ class BrokerCore:
         ``RangeDamaged`` where the records cannot be read.
         """
         await self.look_for(collection, partition)
-        found = await self._with_newest(
-            lambda: self._read(collection, partition, after, max_bytes, wait)
-        )
-        if not (found.blocks or found.ended):
-            self.check_sight()  # it may have ended, unseen from here
-        return found
-
-    async def _with_newest(self, look: Callable[[], Awaitable[T]]) -> T:
-        """Return what ``look`` finds. Raise ``RangeDamaged`` only by the newest catalog.
-
-        By an older one, what retention has deleted since is missing: a broker that was frozen
-        would tell readers to restore it.
-        """
-        while True:
-            number = self.catalog.number
-            try:
-                return await look()
-            except RangeDamaged:
-                if (await self.catalogs.refresh()).number == number:
-                    raise
-
-    async def _read(
-        self, collection: str, partition: RangeId, after: int, max_bytes: int, wait: float
-    ) -> ReadResult:
         until = asyncio.get_running_loop().time() + wait
         while True:
             found = await self._partitions.read(collection, partition, after, max_bytes)
+            if found.blocks or found.ended:
+                return found
             now = asyncio.get_running_loop().time()
-            if found.blocks or found.ended or now >= until:
+            if now >= until:
+                self.check_sight()  # it may have ended, unseen from here
                 return found
             await self.writer.changed.wait(min(until, now + self.settings.catalog_interval))
 
     async def end(self, collection: str, partition: RangeId) -> PartitionBounds:
         """Return the last sequence that a partition has now, and the last that is gone."""
         await self.look_for(collection, partition)
-        found = await self._with_newest(
-            lambda: self._partitions.extent(
-                collection, self.ranges.of(collection).partition(partition)
-            )
+        found = await self._partitions.extent(
+            collection, self.ranges.of(collection).partition(partition)
         )
         return PartitionBounds(start=found.start, last=found.last)
 
@@ -310,9 +283,7 @@ class BrokerCore:
         ``None`` if there is no such record yet.
         """
         await self.look_for(collection, partition)
-        return await self._with_newest(
-            lambda: self._partitions.sequence_before(collection, partition, time_us)
-        )
+        return await self._partitions.sequence_before(collection, partition, time_us)
 
     def check_sight(self) -> None:
         """Raise ``StoreUnavailable`` if others may be in this broker's place by now.

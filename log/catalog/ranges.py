@@ -179,10 +179,6 @@ class RangesCache:
         self._of = newest()
         self._kept: dict[str, Ranges] = {}
 
-    @property
-    def catalog(self) -> Catalog:
-        return self._newest()
-
     def of(self, name: str) -> Ranges:
         """Raise ``FeedRefused``."""
         newest = self._newest()

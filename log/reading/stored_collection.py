@@ -17,7 +17,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.catalog.catalog import Collection
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.catalog.names import run_of, segments_of
-from changefeed.log.catalog.ranges import Partition, Ranges, RangesCache
+from changefeed.log.catalog.ranges import Partition, Ranges
 from changefeed.log.errors import answers_of_feeds
 from changefeed.log.format.pack import Key
 from changefeed.log.format.segment_file import Segment, SegmentSlice
@@ -29,7 +29,6 @@ from changefeed.log.rows.partition_reader import PartitionReader, damage_of
 from changefeed.log.rows.row_reader import ALL, RowReader
 from changefeed.log.rows.row_readers import AHEAD, RowReaders
 from changefeed.log.rows.row_runs import RunPart
-from changefeed.log.rows.segment_reader import SegmentReader
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.log.stores.store import ObjectStore
 
@@ -67,9 +66,7 @@ class StoredCollection:
         self._catalogs = catalogs
         ahead = AHEAD if self.directory is None else _AHEAD_IN_FILES
         self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=ahead)
-        self._ranges = RangesCache(lambda: catalogs.newest)
-        segments = SegmentReader(store, self._readers.cache)
-        self._partitions = PartitionReader(self._ranges, self._readers, segments)
+        self._partitions = PartitionReader(store, catalogs, self._readers)
 
     @classmethod
     async def open(cls, store: ObjectStore, name: str) -> "StoredCollection":
@@ -89,7 +86,7 @@ class StoredCollection:
     @property
     def ranges(self) -> Ranges:
         """Its partitions."""
-        return self._ranges.of(self.name)
+        return self._partitions.ranges.of(self.name)
 
     async def routes(self, *, at_least: int = 0) -> Routes:
         """Read the newest catalog, and return the collection as clients of brokers see it."""
@@ -98,12 +95,13 @@ class StoredCollection:
         return Routes(topology_of(self._catalogs.newest, self.name), "http")
 
     async def _refresh(self) -> None:
+        """Read the newest catalog: what was deleted since an older one is no end."""
         with answers_of_feeds():
             await self._catalogs.refresh()
 
     async def ends(self, names: Sequence[RangeId]) -> _Bounds:
         """Return where partitions begin and end. Raise ``RangeDamaged`` where none can say."""
-        await self._look()
+        await self._refresh()
         return await self._ends_of(names, certain=True)
 
     async def _ends_of(self, names: Sequence[RangeId], *, certain: bool) -> _Bounds:
@@ -132,7 +130,7 @@ class StoredCollection:
     async def end(self, name: RangeId, *, of_writer: bool = False) -> PartitionBounds:
         """See ``Source.end``."""
         del of_writer
-        await self._look()
+        await self._refresh()
         return (await self._ends_of([name], certain=False))[name]
 
     async def news(
@@ -140,7 +138,7 @@ class StoredCollection:
     ) -> Mapping[RangeId, PartitionNews]:
         """See ``Source.news``: it never waits."""
         del wait
-        await self._look()
+        await self._refresh()
         rows, found = dict[tuple[int, str], list[RangeId]](), {}
         for partition in map(self.ranges.partition, after):
             rows.setdefault((partition.era, partition.broker), []).append(partition.id)
@@ -161,7 +159,7 @@ class StoredCollection:
         del wait
         blocks = await self._known(name, after, most)
         if not blocks:
-            await self._look()
+            await self._refresh()
             blocks = await self._blocks(name, after, most)
         if not blocks and await self._has_ended(self.ranges.partition(name)):
             await self._refresh()  # it may say by now where the partition has ended
@@ -211,16 +209,13 @@ class StoredCollection:
         retention has deleted the records, ``RangeDamaged`` where they are missing, or not
         what was written.
 
-        What is in runs may be in flushes, too, until those are deleted. So where something is
-        missing, all is looked at again.
+        What is not known yet is looked for: others may have seen more of the row.
         """
         assert after < end, f"range {name!r}: nothing lies between {after} and {end}"
-        with suppress(RangeDamaged):
-            found = await self._part(name, after, end, max_bytes, fresh=False)
-            if found:
-                return found
-        await self._refresh()
-        found = await self._part(name, after, end, max_bytes, fresh=True)
+        found = await self._part(name, after, end, max_bytes, fresh=False)
+        if not found:
+            await self._refresh()
+            found = await self._part(name, after, end, max_bytes, fresh=True)
         if not found:
             raise damaged(name, after, end)
         return found
@@ -278,11 +273,6 @@ class StoredCollection:
         with answers_of_feeds():
             partition = await self._partitions.kept(self.name, name, after)
             return await self._partitions.row(partition, fresh=False)
-
-    async def _look(self) -> None:
-        """Before what is newest is read: what was compacted and deleted is no end."""
-        if self.directory is not None:  # where it is cheap
-            await self._refresh()
 
 
 def _by_segment(held: Sequence[RunPart]) -> Iterator[SegmentRows]:

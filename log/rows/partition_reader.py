@@ -5,11 +5,14 @@ object may become part of a run. So where something is missing, runs are looked 
 once more, and only what is in neither is damaged.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import update_wrapper
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
+from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.ranges import Partition, RangesCache
 from changefeed.log.errors import Damaged, position_beyond, position_gone, unreadable
 from changefeed.log.format.pack import Key
@@ -18,10 +21,35 @@ from changefeed.log.rows.extents import Extent, extent_of
 from changefeed.log.rows.row_reader import ALL, RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.rows.segment_reader import SegmentReader
+from changefeed.log.stores.store import ObjectStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_Method = Callable[Concatenate["PartitionReader", P], Coroutine[Any, Any, T]]
+
+
+def _by_newest(method: _Method[P, T]) -> _Method[P, T]:
+    """Let a method raise ``RangeDamaged`` only by the newest catalog.
+
+    By an older one, what retention has deleted since is missing: a process that was frozen
+    would tell people to restore it.
+    """
+
+    async def asked(self: "PartitionReader", /, *args: P.args, **named: P.kwargs) -> T:
+        while True:
+            number = self.catalogs.newest.number
+            try:
+                return await method(self, *args, **named)
+            except RangeDamaged:
+                if (await self.catalogs.refresh()).number == number:
+                    raise
+
+    update_wrapper(asked, method)
+    return asked
 
 
 class PartitionReader:
-    """Reads the partitions of the newest catalog that ``ranges`` has, by collection and id.
+    """Reads the partitions of the newest catalog that is known, by collection and id.
 
     Every method may raise ``RangeUnknown``, ``RangeDamaged`` where something is missing or not
     what was written, and what the store raises. ``is_ours``: this process writes the row of a
@@ -30,40 +58,43 @@ class PartitionReader:
 
     def __init__(
         self,
-        ranges: RangesCache,
+        store: ObjectStore,
+        catalogs: CatalogStore,
         rows: RowReaders,
-        segments: SegmentReader,
         is_ours: Callable[[Partition], bool] = lambda _: False,
     ) -> None:
-        self._ranges = ranges
+        self.catalogs = catalogs
+        self.ranges = RangesCache(lambda: catalogs.newest)
         self._rows = rows
-        self._segments = segments
+        self._segments = SegmentReader(store, rows.cache)
         self._is_ours = is_ours
 
     async def row(self, partition: Partition, *, fresh: bool = True) -> RowReader:
         """Return the row of a partition, ``fresh``: as far as it can be read now."""
-        row = self._rows.row(self._ranges.catalog, partition.era, partition.broker)
+        row = self._rows.row(self.catalogs.newest, partition.era, partition.broker)
         if (fresh or row.is_new) and not self._is_ours(partition):
             with suppress(Damaged):  # who reads up to there is told
                 await row.tail()
         return row
 
+    @_by_newest
     async def extent(self, name: str, partition: Partition) -> Extent:
         """Return what there is of a partition now."""
         row = await self.row(partition)
         with damage_of(partition.id, "the end"):
             ends = await row.ends()
-        found = extent_of(self._ranges.catalog.collection(name), partition, ends)
+        found = extent_of(self.catalogs.newest.collection(name), partition, ends)
         assert found.start <= found.last, f"{partition.id!r} is gone beyond its end: {found}"
         return found
 
     async def start(self, name: str, partition: Partition) -> int:
         """Return the sequence up to which retention has deleted a partition."""
-        found = self._ranges.catalog.collection(name)
+        found = self.catalogs.newest.collection(name)
         if partition.era < found.kept_era:
             return (await self.extent(name, partition)).start
         return found.truncation_of(partition.id, partition.era, 0, 0).start
 
+    @_by_newest
     async def lasts(self, partition: Partition, *, certain: bool) -> Mapping[Key, int]:
         """Return the last sequences of all partitions in the row of one that is open. With
         ``certain``, raise ``RangeDamaged`` where there may be more that cannot be read.
@@ -76,12 +107,13 @@ class PartitionReader:
 
     async def kept(self, name: str, wanted: RangeId, after: int) -> Partition:
         """Return a partition; raise ``RangeRefused`` if what follows is not all there."""
-        partition = self._ranges.of(name).partition(wanted)
+        partition = self.ranges.of(name).partition(wanted)
         start = await self.start(name, partition)
         if after < start:
             raise position_gone(wanted, after, start)
         return partition
 
+    @_by_newest
     async def blocks(
         self,
         name: str,
@@ -139,7 +171,7 @@ class PartitionReader:
 
         Raise ``RangeRefused`` where ``after`` lies behind the end of one that is closed.
         """
-        ranges = self._ranges.of(name)
+        ranges = self.ranges.of(name)
         partition = ranges.partition(wanted)
         last = blocks[-1].last if blocks else after
         if partition.era == ranges.newest:
@@ -156,12 +188,13 @@ class PartitionReader:
         children = ranges.child_ranges(partition) if last == end else ()
         return ReadResult(blocks=blocks, last=end, ended=last == end, children=children)
 
+    @_by_newest
     async def sequence_before(self, name: str, wanted: RangeId, time_us: int) -> int | None:
         """Return the last sequence before the first record committed at or after a time.
 
         At least the last that is gone; ``None`` if there is no such record yet.
         """
-        partition, key = self._ranges.of(name).partition(wanted), (name, wanted)
+        partition, key = self.ranges.of(name).partition(wanted), (name, wanted)
         start, row = await self.start(name, partition), await self.row(partition)
         with damage_of(partition.id, "a record of a time"):
             try:

@@ -82,8 +82,10 @@ class RowReader(RowObjects):
 
     @property
     def is_new(self) -> bool:
-        """Whether it was never read, and the catalog has said nothing of it."""
-        return self.known == 0 and not self._leapt
+        """Whether it was never read, or nothing is known of what is kept of it."""
+        if self.kept_from == 1:
+            return self.known == 0 and not self._leapt
+        return self.known < self.kept_from
 
     def add(self, number: int, data: bytes) -> None:
         """Take in the next object, as its writer knows it."""

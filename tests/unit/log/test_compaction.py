@@ -14,8 +14,8 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.run_core import leave
 from changefeed.log.catalog.catalog import Catalog, Era, Row, Truncation
+from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.names import compacted_key, flush_key
-from changefeed.log.catalog.ranges import RangesCache
 from changefeed.log.catalog.transitions import close_and_open
 from changefeed.log.format.flush import PartitionEnd, decode_header, encode_flush
 from changefeed.log.format.pack import Place
@@ -28,7 +28,6 @@ from changefeed.log.rows.object_cache import ObjectCache
 from changefeed.log.rows.partition_reader import PartitionReader
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
-from changefeed.log.rows.segment_reader import SegmentReader
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.runtime.errors import StoreUnavailable
 from tests.support.brokers import batch, fill, keys_of, put, refused, request
@@ -206,15 +205,17 @@ async def test_another_thing_under_a_segments_name_is_not_taken_for_it() -> None
 async def test_a_reader_that_knows_an_old_catalog_finds_in_segments_what_is_gone() -> None:
     store = MemoryStore()
     async with broker(store) as core:
-        old = core.catalog
+        old = CatalogStore(store, core.cluster)
+        known = await old.refresh()
+        await old.find("orders")
         rows = RowReaders(store, core.cluster.identity, 1)
         await fill(core, P1, 65)
-        await rows.row(old, 1, "broker-1").tail()  # it has the places of all in memory
+        await rows.row(known, 1, "broker-1").tail()  # it has the places of all in memory
         await asyncio.sleep(20)
         assert flushes(store) == [65]
-        segments = SegmentReader(store, rows.cache)
-        reader = PartitionReader(RangesCache(lambda: old), rows, segments)
+        reader = PartitionReader(store, old, rows)
         blocks = await reader.blocks("orders", RangeId(P1), 10, 10**6, fresh=False)
+        assert old.newest.number == known.number < core.catalog.number
         assert [x.first for x in blocks] == [1]
         assert blocks[0].count == 64
 

@@ -15,9 +15,9 @@ from changefeed.log.catalog.transitions import with_kept_from, with_member
 from changefeed.log.maintenance.retention import with_truncations
 from changefeed.log.protocol.messages import AppendReceipt, AppendRequest, Topology
 from changefeed.log.protocol.routes import Routes
-from changefeed.log.protocol.wire import PartitionBounds
+from changefeed.log.reading.stored_collection import SegmentRows, StoredCollection
 from changefeed.log.stores.memory_store import MemoryStore
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreRefused
 from tests.support.brokers import (
     QUICK,
     batch,
@@ -29,7 +29,7 @@ from tests.support.brokers import (
     refused,
     request,
 )
-from tests.support.watched_store import WatchedStore
+from tests.support.watched_store import Call, WatchedStore
 
 P1, P2 = "e1.p01.v00-ff", "e1.p02.v00-ff"
 
@@ -163,40 +163,54 @@ async def test_a_reader_of_what_is_deleted_meanwhile_learns_that_and_of_no_damag
             await core.read("orders", RangeId(P1), 0)
 
 
-@pytest.mark.parametrize("what", ["records", "end", "time"])
-async def test_a_broker_that_was_frozen_says_no_damage_of_what_was_deleted_meanwhile(
-    what: str,
+@pytest.mark.parametrize("when", ["before", "amid"])
+@pytest.mark.parametrize("what", ["records", "part", "end", "extent", "time"])
+async def test_an_engine_says_no_damage_of_what_was_deleted_since_its_catalog(
+    what: str, when: str
 ) -> None:
-    store, late, frozen = MemoryStore(), WatchedStore(), list[bool]()
-    late.objects, late.times = store.objects, store.times
-    partition, place = RangeId("e2.p01.v00-ff"), (2, "broker-1")
+    store, count = WatchedStore(), 128 if what.startswith("e") else 64
+    seen = flush_key(1, "broker-1", count - 63)  # it has a table
+    async with first_broker(store) as core:
+        await fill(core, P1, 10)
+        engine = await StoredCollection.open(store, "orders")
+        if when == "before":
+            assert (await engine.end(RangeId(P1))).last == 10
+        await fill(core, P1, 60, first=11)
 
-    async def without_catalog(_: str, key: str) -> None:
-        if key.startswith("wal/00000002/broker-1/"):
-            frozen.clear()
-        if key == CATALOG and frozen:
-            raise StoreUnavailable("it is frozen")
+        async def delete() -> None:
+            await fill(core, P1, count - 64, first=71)
+            gone = {RangeId(P1): Truncation(count, count)}
+            await core.catalogs.change_collection("orders", lambda x: with_truncations(x, gone))
+            await core.catalogs.change(
+                lambda x: with_kept_from(x, {(1, "broker-1"): count + 1})
+            )
+            await store.delete([flush_key(1, "broker-1", x + 1) for x in range(count)])
 
-    late.before = without_catalog
-    async with first_broker(store, parts=2) as core, first_broker(late, "broker-2") as other:
-        await in_era(core, 2)
-        await fill(core, partition, 10)
-        assert (await other.end("orders", partition)).last == 10
-        frozen.append(True)
-        await fill(core, partition, 60, first=11)
-        gone = {partition: Truncation(64, 64)}
-        await core.catalogs.change_collection("orders", lambda x: with_truncations(x, gone))
-        await core.catalogs.change(lambda x: with_kept_from(x, {place: 65}))
-        await store.delete([flush_key(*place, x) for x in range(1, 65)])
-        other.readers.cache.headers.pop(flush_key(*place, 1))
-        other.readers.cache.windows.pop((*place, 1))
-        assert other.catalog.number < core.catalog.number
+        async def deleted(call: Call, key: str) -> None:
+            if call == "get" and key == seen and key in store.objects:
+                await delete()
+
+        if when == "before":
+            await delete()
+            engine._readers.cache.headers.pop(flush_key(1, "broker-1", 1))
+            engine._readers.cache.windows.pop((1, "broker-1", 1))
+        store.before = deleted
         if what == "records":
-            assert (await other.read("orders", partition, 64)).blocks[0].first == 65
+            result = await engine.read(RangeId(P1), after=64, most=1, wait=0)
+            assert result.blocks[0].first == 65
+        elif what == "part":
+            part = await engine.part(RangeId(P1), 64, 70, 1000)
+            assert not isinstance(part, SegmentRows)
+            assert [(x.first, x.last) for x in part] == [(65, 70)]
         elif what == "end":
-            assert await other.end("orders", partition) == PartitionBounds(start=64, last=70)
+            assert (await engine.end(RangeId(P1))).last == 134
+        elif what == "extent":
+            partition = engine.ranges.partition(RangeId(P1))
+            found = await engine._partitions.extent("orders", partition)
+            assert (found.start, found.last) == (128, 134)
         else:
-            assert await other.sequence_before("orders", partition, 70) == 69
+            assert await engine.sequence_before(RangeId(P1), 70) == 69
+        assert seen not in store.objects
 
 
 @pytest.mark.parametrize(
