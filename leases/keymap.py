@@ -242,7 +242,7 @@ class KeyMap:
                     found[child.range.id] = _Named(child=child, by=[lease])
                 elif known.child.range.generation == child.range.generation:
                     known.by.append(lease)
-                    known.child = child
+                    known.child = known.child if known.of_root else child
         return found
 
     def _find_new_leases(self, deleted: Mapping[RangeId, FeedRange]) -> Iterator[NewLease]:
@@ -275,7 +275,7 @@ class KeyMap:
         others: the leases of all were lost, and one of these was created again by its owner.
         """
         keys, child, latest = self._keys, found.child.range, self._latest
-        if found.of_root or keys.all(self._held, child):
+        if keys.all(self._held, child):
             return
         come = {n for n in keys.of(child) if latest[n] >= child.generation}
         if come:

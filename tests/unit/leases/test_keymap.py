@@ -63,6 +63,9 @@ def test_a_child_comes_in_part_where_its_other_keys_have_gone_on() -> None:
     known = [ended(parts[0], MERGED), again, lease(later, epoch=0)]
     (left,) = KeyMap(known).new_leases
     assert (left.child.range.low, left.child.range.high) == ("00", "01")
+    root = make.end(MERGED, at="7")  # what fills a gap may be older than that
+    (left,) = KeyMap(known, root=root).new_leases
+    assert (left.child.range.high, left.start) == ("01", Checkpoint.of_text("7"))
     assert not KeyMap([*known, lease(parts[1])]).orphans()
     assert not KeyMap([*known, lease(spanning("x", 0, 1, (0, 0)))]).new_leases
     waiting = [ended(parts[0], MERGED), lease(parts[1])]
