@@ -30,7 +30,7 @@ class ObserverContext:
         self.reset_epoch: int = context.reset_epoch
         self.flush = context.flush
         self._context = context
-        self._given: list[tuple[int, Sequence[Change]]] = []
+        self._given: dict[int, Sequence[Change]] = {}
         self._number = 0
         self._most = _KEPT
         self._loop = asyncio.get_running_loop()
@@ -48,18 +48,16 @@ class ObserverContext:
         assert changes, "an empty batch is nothing to checkpoint"
         self._number += 1
         if len(self._given) >= self._most:
-            self._given = [x for x in self._given if any(map(self._context.is_open, x[1]))]
+            given, is_open = self._given.items(), self._context.is_open
+            self._given = {n: x for n, x in given if any(map(is_open, x))}
             self._most = _KEPT + 2 * len(self._given)
-        self._given.append((self._number, changes))
+        self._given[self._number] = changes
 
-    def forget(self, changes: Sequence[Change]) -> None:
-        """Let no checkpoint count for these: they are done, or the observer has failed on
-        them.
+    def forget(self) -> None:
+        """Let no checkpoint count for what was given last, or is left of it: it is done, or
+        the observer has failed on it.
         """
-        for at, (_, given) in enumerate(self._given):
-            if given is changes:
-                del self._given[at]
-                return
+        self._given.pop(self._number, None)
 
     def close(self) -> None:
         """Count nothing more that the observer says."""
@@ -107,14 +105,15 @@ class ObserverContext:
 
     def _count_up_to(self, change: Change, number: int) -> None:
         """Count for the batches up to the last one that had the change by then."""
-        last = max((n for n, x in self._given if n <= number and _has(x, change)), default=0)
-        done, left = list[Sequence[Change]](), list[tuple[int, Sequence[Change]]]()
-        for n, changes in self._given:
+        given = self._given.items()
+        last = max((n for n, x in given if n <= number and _has(x, change)), default=0)
+        done, left = list[Sequence[Change]](), dict[int, Sequence[Change]]()
+        for n, changes in given:
             cut = bisect_right(changes, change.sequence, key=_sequence) if n <= last else 0
             if cut:
-                done.append(changes if cut == len(changes) else changes[:cut])
+                done.append(changes[:cut])
             if cut < len(changes):
-                left.append((n, changes[cut:] if cut else changes))
+                left[n] = changes[cut:]
         self._given = left
         for changes in done if not self._closed else ():
             self._context.acknowledge(changes)

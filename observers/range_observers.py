@@ -245,7 +245,7 @@ class RangeObservers:
             call = partial(self._process, runner, changes)
             await self._context.in_call("process", changes, call)
         except AttemptFailed as error:
-            runner.context.forget(changes)
+            runner.context.forget()
             try:
                 await self._failed(runner, batch, error)
             finally:
@@ -267,7 +267,7 @@ class RangeObservers:
             await runner.observer.process(runner.context, given)
         if not self._manual:
             self._context.returned(changes)
-            runner.context.forget(changes)
+            runner.context.forget()
 
     def _tell_what_waits(self) -> None:
         waiting, outage = self.keys.waiting.values(), self.keys.judge.outage is not None
