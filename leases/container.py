@@ -121,9 +121,9 @@ class LeaseContainer(Protocol):
 
         After it returns, no checkpoint under an older epoch can be written any more, not
         even by a writer that has not noticed yet. A position that ``lease`` carries
-        is not written. If no answer came, acquire again, even where the stored lease
-        turns out to be the one written; and so must a host that was made the owner by
-        another's ``replace``.
+        is not written. If no answer came, acquire again, in another epoch, even where the
+        stored lease turns out to be the one written; and so must a host that was made the
+        owner by another's ``replace``.
         """
         ...
 

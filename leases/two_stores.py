@@ -67,8 +67,8 @@ class TwoStoreLeases:
     - ``checkpoint_epoch`` is stored with ownership, so it follows at the next renewal.
     - ``acquire`` may be cut short between its two writes. Where the second fails, the lease
       is released. A host that finds its ``write_id`` all the same owns the lease, but has not
-      shut out the old owner: it must ``acquire`` again, without a new epoch. So must a host
-      that another has made owner by ``replace``.
+      shut out the old owner: it must ``acquire`` again, and so must one that was made the owner
+      by ``replace``. Each epoch is claimed once, as ownership may be lost, and its epochs.
 
     A lease whose checkpoint is missing has no position, and takes none from its owner. To
     start over without a word would repeat everything, or skip whatever was written since.
@@ -208,11 +208,11 @@ class TwoStoreLeases:
                 if lease.owner is not None or lease.position is None:
                     return _listed(owned)
                 # Nobody is to read it before a person who takes it away has said where.
-                first = _checkpoint_of(lease, Version(""), epoch=lease.epoch)
+                first = _checkpoint_of(lease, Version(""), epoch=lease.epoch - 1)  # to claim
                 await self._checkpoints.create(first)
                 continue
             seen = _seen(stored)
-            if seen.claimed > lease.epoch:
+            if seen.claimed >= lease.epoch:
                 raise LeaseConflict(
                     lease,
                     stored.without_position(),

@@ -111,7 +111,7 @@ async def test_a_writer_whose_answer_was_lost_finds_his_write(
     assert (found.write_id, found.owner, found.incarnation, found.epoch) == (W1, A, A2, 2)
     with pytest.raises(LeaseConflict):
         await getattr(leases, method)(wanted)
-    assert (await leases.acquire(found.renewed())).position == C0
+    assert (await leases.acquire(found.taken_by(A, A2))).position == C0
 
 
 @pytest.mark.parametrize(("after", "stored"), [(False, C0), (True, C1)])

@@ -306,8 +306,8 @@ async def test_a_lease_is_handed_over_in_one_write(leases: LeaseContainer) -> No
     await leases.replace(owned.advanced_to(C1).taken_by(B, B1))
     found = await whole(leases)
     assert (found.owner, found.epoch, found.position) == (B, 2, C1)
-    got = await leases.acquire(found.renewed())  # the same epoch: shuts out the old owner
-    assert (got.owner, got.epoch, got.position) == (B, 2, C1)
+    got = await leases.acquire(found.taken_by(B, B1))  # shuts out the old owner
+    assert (got.owner, got.epoch, got.position) == (B, 3, C1)
     with pytest.raises(LeaseConflict):
         await leases.checkpoint(owned.advanced_to(C0))
     assert (await leases.checkpoint(got.advanced_to(C2))).position == C2
