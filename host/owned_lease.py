@@ -18,9 +18,10 @@ whatever is there under our own epoch and incarnation, only we wrote, save for t
 of another host, and is taken over with its version. The write that is still on its way then
 fails on that version, so nothing can move back.
 
-A store may lose its last writes, as a Redis that is restarted does. It then shows the lease in
-an epoch before ours. This host was the last one to own it, so it claims the lease again, under
-an epoch above its own, and reads on. So it does where the lease was deleted by hand.
+A store may lose its last writes, as a Redis that is restarted does. It then shows the lease as
+it was before ours. This host was the last one to own it, so it claims the lease again, under
+an epoch above its own, and reads on. So it does where the lease was deleted by hand. A write
+repeats the last checkpoint that was sent, as long as the store does not show it.
 
 When writes of it fail twice in a row, it is ``failing``: what is delivered from then
 on may never be checkpointed, and comes again elsewhere. So delivery pauses, though the lease
@@ -41,7 +42,7 @@ from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
-from changefeed.leases.lease import HostName, Incarnation, KeyRequest, Lease, Version, WriteId
+from changefeed.leases.lease import HostName, Incarnation, KeyRequest, Lease, Version
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
 
@@ -71,6 +72,7 @@ class OwnedLease:
         self._lease = lease.without_position()
         self.stored: Checkpoint = lease.checkpoint
         """The last checkpoint known to be stored."""
+        self._sent = lease.checkpoint  # the last that may be stored
         self.deaths, self.care = lease.deaths, lease.deaths.care
         """How its owners ended: in each of its writes. ``care`` is how much of it is stored."""
         self._settings = settings
@@ -82,7 +84,6 @@ class OwnedLease:
         self._wall = wall
         self._writing = asyncio.Lock()
         self._unclear: Lease | None = None
-        self._created = WriteId("none yet")
         self._failures = 0
         self._why_lost = "it could not be renewed in time"
         self._giving_up = False
@@ -234,11 +235,12 @@ class OwnedLease:
                 try:
                     if self._unclear is not None:
                         await self._read_again(self._unclear)
-                    carried = self._lease
-                    if self.deaths != carried.deaths:
-                        carried = replace(carried, deaths=self.deaths)
+                    carried = replace(self._lease, deaths=self.deaths)
+                    if self.stored != self._sent and self.may_act:
+                        carried = carried.with_checkpoint(self._sent)
                     wanted = change(carried).stamped(stamp=self._wall())
                     self._check_next(wanted)
+                    self._sent = wanted.checkpoint or self._sent
                     self._unclear = wanted  # until the answer is here
                     self._take_over(await write(wanted))
                 except LeaseConflict:
@@ -278,7 +280,7 @@ class OwnedLease:
         if stored.write_id == unclear.write_id:
             # No proof by itself: a host of another kind carries it along when it takes over.
             ours.add(_holder(unclear))
-        if self._is_forgotten_in(stored) or stored.write_id == self._created:
+        if self._is_forgotten_in(stored):
             await self._claim_again(stored)
             return
         if _holder(stored) not in ours:
@@ -295,7 +297,8 @@ class OwnedLease:
         may have none: it names no incarnation.
         """
         of_our_kind = stored.owner is None or stored.incarnation is not None
-        behind = stored.epoch < self._lease.epoch
+        epoch, renewals = self._lease.sign_of_life
+        behind = stored.sign_of_life < (epoch, renewals if stored.owner is None else 0)
         return behind and of_our_kind and not stored.ended and self.may_act
 
     async def _claim_again(self, stored: Lease) -> None:
@@ -304,17 +307,13 @@ class OwnedLease:
         The new epoch is higher than that of this host, so a write that is based on the old
         copy is refused.
         """
-        checkpoint, last = self.stored, self._lease.renewed()
-        unclear = None if self._unclear is None else self._unclear.checkpoint
+        last = self._lease.renewed()
         ours = replace(last, epoch=last.epoch + 1, version=stored.version)
         ours = ours.stamped(stamp=self._wall())
         claimed = await self._container.acquire(ours)
         if claimed.position is None:
             self.lose(checkpoint_is_lost(self.range_id))
         self._take_over(claimed)
-        if self.stored not in (checkpoint, unclear):
-            later = self._lease.with_checkpoint(checkpoint)
-            self._take_over(await self._container.checkpoint(later))
 
     async def _create_again(self) -> None:
         """Go on with a lease that was deleted by hand: only its owner knows how far the range
@@ -327,14 +326,13 @@ class OwnedLease:
             self.lose("it was deleted")
         wanted = replace(
             self._lease.released(),
-            epoch=self._lease.epoch,
-            checkpoint=self.stored,
+            renewals=0,
+            checkpoint=self._sent,
             version=Version(""),
         ).stamped(stamp=self._wall())
-        self._created = wanted.write_id or self._created
         made = await self._container.create(wanted)
-        if made.owner is not None or made.ended:
-            self.lose(f"it was deleted, and is now held by {made.owner!r}")
+        if not self._is_forgotten_in(made):
+            self.lose(f"it was deleted, and others had it since, up to epoch {made.epoch}")
         await self._claim_again(made)
 
     def _goes_on_in(self, other: Lease) -> bool:
