@@ -183,8 +183,7 @@ def read_processors(
             )
             wrong += wrong_settings(model, error, sources)
         except (SettingsError, RecursionError) as error:
-            environ, example = os.environ, f"{model.prefix}LOG__LEVEL=debug"
-            lines = [y for x in prefixes for y in not_json(model, environ, x, example=example)]
+            lines = [y for x in prefixes for y in not_json(model, os.environ, x)]
             raise UserError(
                 "; ".join(lines) or f"the environment has no settings: {error}"
             ) from error

@@ -95,14 +95,14 @@ def wrong_settings(model: type, error: ValidationError, sources: Sources) -> lis
     return [_line(name, list(errors), sources, of_model) for name, errors in by_name]
 
 
-def not_json(
-    model: type, environ: Mapping[str, str], prefix: str, *, example: str
-) -> list[str]:
-    """Return a line for each variable of a list, a table or a section that is no JSON.
-    ``example`` is the variable of a single value.
-    """
-    forms = {x.path: f"Set single values, as in {example}" for x in sections(model)}
-    for name, entry in entries(model).items():
+def not_json(model: type, environ: Mapping[str, str], prefix: str) -> list[str]:
+    """Return a line for each variable of a list, a table or a section that is no JSON."""
+    forms, known = {}, entries(model)
+    for section in (x.path for x in sections(model)):
+        inside = (x for x in known if x[: len(section)] == section)
+        example = prefix + "__".join(next(inside, (*section, "…"))).upper()
+        forms[section] = f"Set single values, as in {example}"
+    for name, entry in known.items():
         if entry.is_list:
             forms[name] = 'A list is written as ["a", "b"]'
         elif entry.has_names:
