@@ -77,8 +77,8 @@ def incomplete_stop(
     parts = []
     if cut_off:
         parts.append(
-            f"work in hand was cut off ({_names(cut_off)}) and comes "
-            f"again; give it more time (host.stop_timeout)"
+            f"work in hand was cut off ({_names(cut_off)}) and comes again; unless a second "
+            f"signal did that, give it more time (host.stop_timeout)"
         )
     if not_closed:
         parts.append(

@@ -22,8 +22,8 @@ def no_collection(name: str, known: Sequence[str]) -> FeedRefused:
     """Return the error for a collection that does not exist; those that do are ``known``."""
     there = f"it has {', '.join(known)}" if known else "it has none yet"
     return FeedRefused(
-        f"the cluster has no collection {name!r}; {there}. Create it first, or look for a "
-        f"mistake in the name"
+        f"the cluster has no collection {name!r}; {there}. Create it (changefeed log create), "
+        f"or look for a mistake in the name"
     )
 
 

@@ -133,8 +133,8 @@ async def prefix_of(
         return options.get("prefix") or DEFAULT_PREFIX
     if processor is None or feed is None or "prefix" in options:
         raise StoreRefused(
-            "processor=NAME and feed=DATABASE/CONTAINER go together in an address of "
-            "leases, and make a prefix of their own: give both, or prefix=… alone"
+            "processor=NAME and feed=DATABASE/CONTAINER go together in an address of leases: "
+            "give both (in quotes: a shell ends a command at &), or prefix=… alone"
         )
     database, _, name = feed.partition("/")
     if not database or not name:

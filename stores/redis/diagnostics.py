@@ -93,8 +93,8 @@ def _durability(server: Info, *, keeps_changes: bool) -> Diagnostic:
     return warning(
         "durability",
         "there is no append-only file: a restart or failover loses the last writes, or all. "
-        "Ownership is found again by itself; checkpoints are not",
-        "keep checkpoints elsewhere (leases.checkpoints), or set appendonly yes",
+        "Hosts find ownership again, and lose the checkpoints that are kept here",
+        "set appendonly yes, unless checkpoints are kept elsewhere (leases.checkpoints)",
     )
 
 

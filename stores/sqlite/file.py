@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
-from changefeed.runtime.file_errors import OUT_OF_HANDLES, sqlite_code, why_it_may_pass
+from changefeed.runtime.file_errors import (
+    OUT_OF_HANDLES,
+    sqlite_code,
+    what_to_change,
+    why_it_may_pass,
+)
 from changefeed.runtime.named_file import is_there
 from changefeed.runtime.open_database import OpenDatabase
 from changefeed.runtime.private_file import make_private
@@ -68,7 +73,7 @@ class SqliteFile:
         if not self._path.parent.is_dir():
             raise StoreMissing(
                 f"there are no leases at {self._path}: there is no directory "
-                f"{self._path.parent}; make it, or let it be made with --set=leases.create=true"
+                f"{self._path.parent}; make it, or let a host do so (--set=leases.create=true)"
             )
         assert self._thread is None, f"{self._path} is open already"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
@@ -192,10 +197,10 @@ class SqliteFile:
         # SQLite says of a pipe that its disk is broken.
         if os.path.exists(self._path) and not os.path.isfile(self._path):  # noqa: PTH110, PTH113 - these raise nothing
             raise StoreRefused(f"{self._path} is not a file: name another")
-        if self._must_exist:
-            self._require_file()
-        elif self._keeps_changes:
-            with making(self._path):
+        with making(self._path):
+            if self._must_exist:
+                self._require_file()
+            elif self._keeps_changes:
                 make_private(self._path)
         mode = "rw" if self._must_exist else "rwc"
         connection = sqlite3.connect(
@@ -215,22 +220,17 @@ class SqliteFile:
 
     def _require_file(self) -> None:
         """Raise ``StoreMissing`` where there is no file and one could be made."""
-        try:
-            if is_there(self._path):
-                return
-        except OSError as error:  # a path that no file can have, or a directory that is closed
-            raise self.refusal(str(error.strerror)) from error
+        if is_there(self._path):
+            return
         if not os.access(self._path.parent, os.W_OK | os.X_OK):
             raise self.refusal(
-                "it does not exist, and this process may not make it: check the name, or let "
-                f"this process write into the directory {self._path.parent}"
+                "it does not exist, and this user may not make it: check name and rights"
             )
         raise self._missing()
 
     def _missing(self) -> StoreMissing:
         return StoreMissing(
-            f"there are no leases at {self._path} yet: changefeed run makes the file, or check "
-            "the name",
+            f"there are no leases at {self._path} yet: check the name, or start a host",
             made_by_run=True,
         )
 
@@ -330,10 +330,10 @@ def making(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = why_it_may_pass(error)
-        if reason is None:
-            raise StoreRefused(f"{path}: {error.strerror}") from error
-        raise StoreUnavailable(f"{path}: {error.strerror}; {reason}") from error
+        said = f"{path}: {error.strerror}"
+        if reason := why_it_may_pass(error):
+            raise StoreUnavailable(f"{said}; {reason}") from error
+        raise StoreRefused(f"{said}; {what_to_change(error) or 'name another'}") from error
 
 
 def rows(connection: sqlite3.Connection, statement: str, *parameters: str) -> Sequence[Row]:
