@@ -15,7 +15,7 @@ from opentelemetry.metrics import Observation
 
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.fleet import NOTHING_LISTED
-from changefeed.leases.health import NOTHING_KNOWN, RangeHealth, WaitingKey
+from changefeed.leases.health import NOTHING_KNOWN, RangeHealth
 from changefeed.leases.lease import Lease
 
 _RATE_OVER = 10.0
@@ -37,12 +37,10 @@ class RangeActivity:
 
 
 class Activity:
-    """What one host does. ``wall`` gives seconds since 1970. What is reported of a range that
-    it does not own, or no more, is dropped.
-    """
+    """What one host does. ``wall`` gives seconds since 1970."""
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
-        self._wall = wall
+        self.wall = wall
         self.started_at = wall()
         self.ranges: dict[RangeId, RangeActivity] = {}
         """Those that are owned."""
@@ -50,13 +48,11 @@ class Activity:
         """As last listed."""
         self.loop_lag = 0.0
         """How late the event loop was when it was last measured, in seconds."""
-        self.on_trouble: Callable[[RangeId], None] = lambda _: None
-        """Called whenever trouble of a range begins or ends."""
         self._window = self.started_at
 
     def sample(self) -> None:
         """Make rates, if the last ones are old enough."""
-        now = self._wall()
+        now = self.wall()
         seconds = now - self._window
         if 0 <= seconds < _RATE_OVER:
             return
@@ -74,62 +70,25 @@ class Activity:
         """
         health = replace(lease.health, waiting=0, oldest=None)
         self.ranges[lease.range_id] = RangeActivity(
-            since=self._wall(), position=position, health=health
+            since=self.wall(), position=position, health=health
         )
 
-    def checkpointed(self, range_id: RangeId, position: Position) -> None:
-        known = self.ranges.get(range_id)
-        if known is not None:
-            known.position, known.checkpoint_at = position, self._wall()
+    def of(self, range_id: RangeId) -> RangeActivity:
+        """Return what is known of a range. What is told of one that this host does not own, or
+        no more, is dropped.
+        """
+        return self.ranges.get(range_id) or RangeActivity(since=0.0, position=Position(""))
 
     def given_up(self, range_id: RangeId) -> None:
         self.ranges.pop(range_id, None)
 
-    def health_of(self, range_id: RangeId) -> RangeHealth:
-        known = self.ranges.get(range_id)
-        return NOTHING_KNOWN if known is None else known.health
-
-    def progressed(self, range_id: RangeId, changes: int) -> None:
-        known = self.ranges.get(range_id)
-        if known is not None:
-            known.done += changes
-            self._become(range_id, known.health.progressed(self._wall()))
-
-    def caught_up(self, range_id: RangeId) -> None:
-        health = self.health_of(range_id)
-        if health.has_problem:
-            self._become(range_id, health.caught_up())
-
     def failed(self, range_id: RangeId, error: str) -> None:
-        self._become(range_id, self.health_of(range_id).failed(self._wall(), error))
-
-    def waits(self, range_id: RangeId, keys: int, oldest: WaitingKey | None) -> None:
-        """So many keys of the range wait for another try, ``oldest`` for the longest."""
-        self._become(range_id, self.health_of(range_id).waits(keys, oldest))
+        known = self.of(range_id)
+        known.health = known.health.failed(self.wall(), error)
 
     def wall_time_of(self, moment: float) -> float:
         """Return when a moment of the loop's clock is, in seconds since 1970."""
-        return round(self._wall() + moment - asyncio.get_running_loop().time(), 1)
-
-    def stuck(self, range_id: RangeId, *, seconds: float) -> float:
-        """It has been waited for so long; return since when."""
-        assert seconds >= 0, f"range {range_id!r} has been waited for {seconds} s"
-        since = self._wall() - seconds
-        self._become(range_id, self.health_of(range_id).stuck(since))
-        return since
-
-    def returned(self, range_id: RangeId) -> None:
-        """It came back, or has acknowledged something."""
-        health = self.health_of(range_id)
-        if health.stuck_since is not None:
-            self._become(range_id, health.returned())
-
-    def _become(self, range_id: RangeId, health: RangeHealth) -> None:
-        known = self.ranges.get(range_id)
-        if known is not None:
-            before, known.health = known.health, health
-            if health.problems != before.problems:
-                self.on_trouble(range_id)
+        return round(self.wall() + moment - asyncio.get_running_loop().time(), 1)
 
     # metrics, which are read in another thread
 

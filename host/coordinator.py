@@ -147,8 +147,7 @@ class Coordinator:
         self._own = decision.own
         self._fenced.clear()
         self._highest_epoch = max(self._highest_epoch, *(x.epoch for x in leases), 0)
-        self._pool.listed(leases, asked=asked)
-        self._pool.split(decision.splits)
+        self._pool.listed(leases, decision.splits, asked=asked)
         self._report(fleet, decision)
         gaps = [x.range for x in decision.gaps]
         begins = decision.begins and self._discovery.root is None

@@ -14,7 +14,6 @@ its owner.
 import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -75,11 +74,7 @@ class Delivery:
         self.flush = checkpoints.written
         self._meter = meter
         self._clock = asyncio.get_running_loop().time
-        self._watch = CallWatch(
-            STUCK_AFTER,
-            overdue=partial(self._events.no_progress, owned.range_id, self._settings.observer),
-            returned=partial(self._events.activity.returned, owned.range_id),
-        )
+        self._watch = CallWatch(STUCK_AFTER)
         self._room = self._settings.observer.max_unacknowledged
         largest = min(self._room, self._settings.feed.page_size)
         self._observers = RangeObservers(shared.observers, self, largest)
@@ -127,6 +122,11 @@ class Delivery:
         self._pages.stop()
         self._moved.set()
 
+    def look(self) -> None:
+        """Notice whether the observer gets on."""
+        overdue, settings = self._watch.overdue, self._settings.observer
+        self._events.waited_for(self._owned.range_id, settings, overdue)
+
     def asked(self, request: KeyRequest) -> KeyRequest:
         """Do what a person asks, next; return it with the answer."""
         if request.aside and self._shared.observers.letters is None:
@@ -171,7 +171,7 @@ class Delivery:
                     cut_off = CloseReason.LEASE_LOST if self._owned.lost else self._drain.reason
                     await observers.close(reason or cut_off or CloseReason.FAILED)
             finally:
-                self._watch.close()
+                self.look()
         return reason
 
     def _at_rest(self) -> bool:
@@ -180,7 +180,7 @@ class Delivery:
             self._checkpoints.at_rest
             and not self._unread[0]
             and self._owned.deaths == NO_DEATHS
-            and not self._events.activity.health_of(self._owned.range_id).has_problem
+            and not self._events.activity.of(self._owned.range_id).health.has_problem
         )
 
     async def _deliver(self) -> CloseReason:
@@ -298,7 +298,8 @@ class Delivery:
             if not changes:
                 self._checkpoints.read((), page.position)
                 if not self._progress.unacknowledged:
-                    self._events.activity.caught_up(self._owned.range_id)
+                    known = self._events.activity.of(self._owned.range_id)
+                    known.health = known.health.caught_up()
         return True
 
     # what its observers are told, and say
@@ -317,7 +318,7 @@ class Delivery:
 
     def restart(self) -> None:
         """Have all that is not done handed over again: no observer has any of it."""
-        self._watch.close()
+        self._watch.restart()
         self._keys.restart(self._progress.open)
 
     def checkpoint_with(self, changes: Sequence[Change]) -> str:

@@ -196,7 +196,8 @@ class HostEvents(FailureLog):
         self._metrics.count(m.RENEWALS)
 
     def checkpointed(self, range_id: RangeId, position: Position) -> None:
-        self.activity.checkpointed(range_id, position)
+        known = self.activity.of(range_id)
+        known.position, known.checkpoint_at = position, self.activity.wall()
         self._metrics.count(m.CHECKPOINTS, range=range_id)
 
     def requested(self, lease: Lease, what: Literal["asked", "withdrawn", "cleared"]) -> None:
@@ -248,7 +249,9 @@ class HostEvents(FailureLog):
     # reading
 
     def batch(self, range_id: RangeId, changes: int, seconds: float) -> None:
-        self.activity.progressed(range_id, changes)
+        known = self.activity.of(range_id)
+        known.done += changes
+        known.health = known.health.progressed(self.activity.wall())
         self._metrics.count(m.CHANGES, changes, range=range_id)
         self._metrics.count(m.BATCHES, range=range_id)
         self._metrics.observer_took(seconds)
@@ -297,20 +300,29 @@ class HostEvents(FailureLog):
                 error=one_line(describe(oldest.error), MAX_TEXT),
                 next_try=None if outage else self.activity.wall_time_of(oldest.until),
             )
-        self.activity.waits(range_id, len(waiting), told)
+        known = self.activity.of(range_id)
+        known.health = known.health.waits(len(waiting), told)
 
     def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
         self._metrics.count(m.STUCK, range=range_id)
         self._log.error("observer.stuck", range=range_id, error=str(error))
 
-    def no_progress(
-        self, range_id: RangeId, settings: ObserverSettings, overdue: Overdue
+    def waited_for(
+        self, range_id: RangeId, settings: ObserverSettings, overdue: Overdue | None
     ) -> None:
-        """Report a call that goes on and on, or what is never acknowledged. A call that has no
-        time limit may never end; acknowledgements have none.
+        """Report a call that goes on and on, or what is never acknowledged, once, until nothing
+        is overdue any more. A call that has no time limit may never end; acknowledgements have
+        none.
         """
-        since = self.activity.stuck(range_id, seconds=STUCK_AFTER)
-        if overdue == "acknowledgement":
+        known = self.activity.of(range_id)
+        if overdue is None:
+            known.health = known.health.returned()
+            return
+        if known.health.stuck_since is not None:
+            return
+        since = self.activity.wall() - overdue.seconds
+        known.health = known.health.stuck(since)
+        if overdue.what == "acknowledgement":
             advice = "it has not acknowledged what it was given: see that it does"
         else:
             advice = "it was called and has not come back: look at what it waits for"
@@ -320,7 +332,7 @@ class HostEvents(FailureLog):
             "observer.stuck",
             range=range_id,
             since=datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
-            seconds=STUCK_AFTER,
+            seconds=round(overdue.seconds),
             advice=advice,
         )
 

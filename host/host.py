@@ -298,7 +298,7 @@ class Host:
         return joined
 
     def _make_renewer(self) -> LeaseRenewer:
-        renewer = LeaseRenewer(
+        return LeaseRenewer(
             self.settings.leases,
             renew_each=self.container.renew_each,
             events=self.events,
@@ -306,8 +306,6 @@ class Host:
             random=self._random,
             failed=self._failures.record,
         )
-        self.events.activity.on_trouble = renewer.changed
-        return renewer
 
     async def _enter(self) -> None:
         """Write down by what rules this host was started, and go by them; then be a member."""

@@ -90,11 +90,6 @@ class WorkerPool:
         if lease.range_id in self._workers:
             self._workers[lease.range_id].leave(lease)
 
-    def split(self, into: Mapping[RangeId, int]) -> None:
-        """Have these ranges split into so many parts, and no others."""
-        for range_id, worker in self._workers.items():
-            worker.delivery.split_into = into.get(range_id)
-
     async def clear_request(self, lease: Lease) -> None:
         """Clear the request that a lease was listed with, if its worker is there."""
         worker = self._workers.get(lease.range_id)
@@ -106,11 +101,17 @@ class WorkerPool:
         for worker in self._workers.values():
             worker.owned.beat(sent)
 
-    def listed(self, leases: Iterable[Lease], *, asked: float) -> None:
-        """Compare the leases that have a worker with a listing that was asked for then."""
+    def listed(
+        self, leases: Iterable[Lease], splits: Mapping[RangeId, int], *, asked: float
+    ) -> None:
+        """Compare the leases that have a worker with a listing that was asked for then. Have
+        the ranges of ``splits`` split into so many parts, and no others.
+        """
         found = {x.range_id: x for x in leases if x.range_id in self._workers}
         for range_id, worker in self._workers.items():
             worker.owned.listed(found.get(range_id), asked=asked)
+            worker.delivery.split_into = splits.get(range_id)
+            worker.delivery.look()
         self._renewer.listed()
 
     def stop(self) -> None:

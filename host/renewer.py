@@ -7,10 +7,10 @@ would just fit in before it: so a host whose member record, or whose listings, f
 is no worse off than with renewals alone. A lease of which a listing raises doubts is renewed at
 once, since only a write shows whether it is still ours.
 
-Whatever is written carries how the observer gets on, and what the range costs. Where trouble
-begins or ends, and lasts for a moment, the lease is renewed for that alone. So it is where no
-renewal is due, and its load has left the step that it says at the time of a listing. Both are
-done at most once in ``renew_interval``. The load of a range at rest does not change.
+Whatever is written carries how the observer gets on, and what the range costs. Each listing
+compares that with the lease as last written: where trouble has begun or ended, or the load has
+left its step, the lease is renewed for that alone, at most once in ``renew_interval``. The load
+of a range at rest does not change.
 
 It is a task of its own, which no observer and no listing holds up, and one for all leases: at
 rest, they have no timers. A lease that turns out to be lost says so itself
@@ -34,7 +34,6 @@ from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import Lease
 
-_MOMENT = 1.0  # in it, most of what fails once has succeeded
 _LARGEST_PART = 3.0
 _SPREAD = 1.25
 _AT_ONCE = 64  # more would wait for each other longer than for the store
@@ -48,7 +47,8 @@ class LeaseRenewal:
     ``due_at`` is when it is renewed
     in any case, ``inf`` where heartbeats keep it: then it is due a reserve before its fence,
     ``spread`` so that not all are due at once.
-    ``changed_at`` is since when it says something else of its range than is so.
+    ``outdated`` says whether it says something else of its range than is so, and may be renewed
+    for that, as from ``may_say_at`` on.
     """
 
     owned: OwnedLease
@@ -56,21 +56,18 @@ class LeaseRenewal:
     spread: float
     due_at: float
     may_say_at: float
-    changed_at: float | None = None
+    outdated: bool = False
     renewal: "asyncio.Task[None] | None" = None
 
     def due_in(self, now: float, reserve: float) -> float:
         """Return in how many seconds it is to be renewed, by what is known now."""
         if self.owned.lost or self.owned.given_up or self.renewal is not None:
             return inf
-        if self.owned.doubted:
+        if self.owned.doubted or self.outdated:
             return 0.0
         kept_by_heartbeats = self.due_at == inf
         reserve *= self.spread
-        due = self.owned.time_left - reserve if kept_by_heartbeats else self.due_at - now
-        if self.changed_at is not None:
-            due = min(due, max(self.changed_at + _MOMENT, self.may_say_at) - now)
-        return due
+        return self.owned.time_left - reserve if kept_by_heartbeats else self.due_at - now
 
 
 class LeaseRenewer:
@@ -98,13 +95,10 @@ class LeaseRenewer:
         self._woken = asyncio.Event()
 
     @property
-    def _interval(self) -> float:
-        return self._settings.timing.renew_interval
-
-    @property
     def _reserve(self) -> float:
-        held_for = self._settings.timing.held_for
-        reserve = max(self._interval, held_for / _LARGEST_PART)
+        timing = self._settings.timing
+        held_for = timing.held_for
+        reserve = max(timing.renew_interval, held_for / _LARGEST_PART)
         assert reserve * _SPREAD < held_for, (
             f"a renewal {reserve} s before the fence would be due at once: {held_for} s"
         )
@@ -113,11 +107,12 @@ class LeaseRenewer:
     def keep(self, owned: OwnedLease, described: Callable[[Lease], Lease]) -> None:
         """Renew a lease from now on. ``described`` has it say what is known of its range."""
         now, chance = self._clock(), self._random.random()  # spread them
+        interval = self._settings.timing.renew_interval
         self._kept[owned.range_id] = LeaseRenewal(
             owned=owned,
             described=described,
             spread=1.0 + (_SPREAD - 1.0) * chance,
-            due_at=now + self._interval * chance if self._renew_each else inf,
+            due_at=now + interval * chance if self._renew_each else inf,
             may_say_at=now,
         )
 
@@ -133,18 +128,11 @@ class LeaseRenewer:
             kept.owned.doubted = True
         self._woken.set()
 
-    def changed(self, range_id: RangeId) -> None:
-        """Say in its lease, before long, that trouble has begun or ended, if it lasts."""
-        kept = self._kept.get(range_id)
-        if kept is not None and kept.changed_at is None:
-            kept.changed_at = self._clock()
-            self._woken.set()
-
     def listed(self) -> None:
         """Look at once: the leases were compared with a listing."""
-        for name, kept in self._kept.items():
-            if self._is_outdated(kept):
-                self.changed(name)
+        now = self._clock()
+        for kept in self._kept.values():
+            kept.outdated = now >= kept.may_say_at and self._is_outdated(kept)
         self._woken.set()
 
     async def run(self) -> Never:
@@ -159,27 +147,17 @@ class LeaseRenewer:
 
     def _begin_due(self, group: asyncio.TaskGroup) -> float:
         """Begin the renewals that are due; return in how many seconds to look again."""
-        now, wait, reserve = self._clock(), self._interval / 2, self._reserve
+        interval = self._settings.timing.renew_interval
+        now, wait, reserve = self._clock(), interval / 2, self._reserve
         for kept in self._kept.values():
             due_in = kept.due_in(now, reserve)
             if due_in > 0:
                 wait = min(wait, due_in)
-            elif self._is_worth_it(kept, now):
-                kept.renewal = group.create_task(self._renew(kept))
+                continue
+            if kept.outdated:
+                kept.may_say_at = now + interval
+            kept.renewal = group.create_task(self._renew(kept))
         return wait
-
-    def _is_worth_it(self, kept: LeaseRenewal, now: float) -> bool:
-        """Whether to renew it: not if only what it says of its range made it due, and that is
-        true again.
-        """
-        said = kept.changed_at is not None
-        kept.changed_at = None
-        if not said or kept.due_in(now, self._reserve) <= 0:
-            return True
-        if self._is_outdated(kept):
-            kept.may_say_at = now + self._interval
-            return True
-        return False
 
     def _is_outdated(self, kept: LeaseRenewal) -> bool:
         """Whether the lease, as last written, says something else of its range than is so.
@@ -211,9 +189,9 @@ class LeaseRenewer:
         except Exception as error:  # noqa: BLE001 - passed on to the host
             self._failed(error)
         finally:
-            kept.renewal = None
+            kept.renewal, kept.outdated = None, False
             if self._renew_each:
-                kept.due_at = self._clock() + self._interval
+                kept.due_at = self._clock() + self._settings.timing.renew_interval
 
     async def _renew_in_turn(self, kept: LeaseRenewal) -> None:
         async with self._at_once:

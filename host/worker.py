@@ -235,5 +235,5 @@ class Worker:
 
     def described(self, lease: Lease) -> Lease:
         """Have the lease say how the observer gets on, and what the range costs."""
-        health = self._events.activity.health_of(self.owned.range_id)
+        health = self._events.activity.of(self.owned.range_id).health
         return self.meter.written_to(lease.with_health(health))

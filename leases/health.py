@@ -80,7 +80,7 @@ class RangeHealth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def returned(self) -> "RangeHealth":
         """Have no call under way any more, well or not, and acknowledge again."""
-        return replace(self, stuck_since=None)
+        return self if self.stuck_since is None else replace(self, stuck_since=None)
 
 
 NOTHING_KNOWN = RangeHealth()

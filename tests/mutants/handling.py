@@ -86,7 +86,7 @@ def a_call_that_cannot_be_ended_is_taken_for_a_failed_one(m: Patch) -> None:
 
 @mutant(rule=8, kills="unit/host/test_trouble_in_leases.py")
 def an_observer_that_makes_no_progress_goes_unseen(m: Patch) -> None:
-    m.patch(CallWatch, "_become_overdue", lambda *_: None)
+    m.patch(CallWatch, "overdue", property(lambda _: None))
 
 
 @mutant(rule=10, guarantee=30, kills=_KILLING)

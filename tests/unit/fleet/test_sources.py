@@ -58,7 +58,7 @@ async def test_failing_ranges_say_why_and_since_when() -> None:
         fleet.start("anna")
         await asyncio.sleep(30)
         (seen,) = (await watching(fleet).look(None)).ranges
-        health = fleet.hosts["anna"].events.activity.health_of(RangeId("r0"))
+        health = fleet.hosts["anna"].events.activity.of(RangeId("r0")).health
         assert seen.state == "failing"
         assert "ValueError: no such table" in str(seen.note)
         assert (seen.owner, seen.since) == ("anna", health.failing_since)

@@ -21,7 +21,7 @@ def test_rates_are_made_of_ten_seconds() -> None:
     activity = Activity(clock)
     for found, changes in ((R, 30), (S, 10)):
         activity.acquired(make.lease(found), Position("0"))
-        activity.progressed(found, changes)
+        activity.of(found).done += changes
     clock.now += 9
     activity.sample()
     assert rates(activity) == {R: 0.0, S: 0.0}
@@ -34,14 +34,13 @@ def test_rates_are_made_of_ten_seconds() -> None:
 
 
 def test_what_fails_after_its_range_was_given_up_leaves_nothing_behind() -> None:
-    activity, troubled = Activity(Clock()), list[RangeId]()
-    activity.on_trouble = troubled.append
+    activity = Activity(Clock())
     activity.acquired(make.lease(R), Position("0"))
     activity.failed(R, "no such table")
     activity.given_up(R)
     activity.failed(R, "no such table")
-    activity.waits(R, 0, None)
-    assert (activity.ranges, troubled) == ({}, [R])
+    assert activity.ranges == {}
+    assert not activity.of(R).health.has_problem
     assert [*activity.read_failing(), *activity.read_waiting()] == []
 
 

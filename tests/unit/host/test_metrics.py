@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
+from changefeed.host.call_watch import Overdue
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.fleet import NOTHING_LISTED
@@ -51,9 +52,9 @@ def test_a_range_whose_observer_is_stuck_is_failing_until_it_comes_back() -> Non
 
     with counting() as (events, registry):
         events.acquired(make.lease(R0), Position("0"), "available", None)
-        events.no_progress(R0, ObserverSettings(), "call")
+        events.waited_for(R0, ObserverSettings(), Overdue("call", 300.0))
         assert shown(registry) == 1
-        events.activity.returned(R0)
+        events.waited_for(R0, ObserverSettings(), None)
         assert shown(registry) == 0
 
 

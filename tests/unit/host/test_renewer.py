@@ -118,7 +118,7 @@ async def test_what_heartbeats_keep_is_renewed_once_they_fail_with_time_for_anot
         assert (held.lost, held.begun, len(held.renewed)) == (False, 2, 1)
 
 
-async def test_trouble_is_said_if_it_lasts_and_once_in_an_interval() -> None:
+async def test_a_listing_that_finds_trouble_has_it_said_once_in_an_interval() -> None:
     story = Story()
     async with story.running():
         held = story.keep(Held())
@@ -127,20 +127,18 @@ async def test_trouble_is_said_if_it_lasts_and_once_in_an_interval() -> None:
             return lease.with_health(lease.health.failed(now(), "no such table"))
 
         story.described = failing
-        story.renewer.changed(held.range_id)
-        await asyncio.sleep(0.5)
-        story.described = lambda x: x  # it was over at once
         await asyncio.sleep(5)
-        assert held.renewed == []
-        story.described = failing
-        story.renewer.changed(held.range_id)
+        assert held.renewed == [], "nobody has looked"
+        story.renewer.listed()
         await asyncio.sleep(2)
         assert len(held.renewed) == 1
         story.described = lambda x: x.with_health(make.lease().health)
-        story.renewer.changed(held.range_id)
+        story.renewer.listed()
         await asyncio.sleep(5)
         assert len(held.renewed) == 1
         await asyncio.sleep(5)
+        story.renewer.listed()
+        await asyncio.sleep(1)
         assert len(held.renewed) == 2
 
 

@@ -47,7 +47,7 @@ async def test_a_host_with_a_failing_range_is_ready_and_names_it() -> None:
         status, said = await answer(host, "/readyz")
         assert (status, said["ready"], said["problems"]) == (200, True, [])
         (failing,) = said["ranges"]
-        since = host.events.activity.health_of(RangeId("r0")).failing_since
+        since = host.events.activity.of(RangeId("r0")).health.failing_since
         assert (failing["range"], failing["state"], failing["since"]) == (
             "r0",
             "failing",

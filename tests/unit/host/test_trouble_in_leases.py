@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pytest
 
@@ -10,17 +10,17 @@ from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.call_watch import CallWatch
 from changefeed.leases.health import RangeHealth
+from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.testing.fleet import Fleet
 from changefeed.testing.proxies import proxied
 from tests.support.calls import Calls
 from tests.support.logs import captured_logs
-from tests.support.looking import lease_in, now
+from tests.support.looking import lease_in
 from tests.support.renewed_each import RenewedEach
 
 R0 = RangeId("r0")
-SELDOM_RENEWED = {"leases": {"expiration": 36_000}}
 MANUAL: dict[str, Any] = {"observer": {"checkpoint": "manual"}}
 
 
@@ -71,8 +71,13 @@ def observing(mood: Moody) -> type:
 class Watched:
     """A fleet of one range and one host, which starts as the block begins."""
 
-    def __init__(self, mood: Moody, sections: dict[str, Any] | None = None) -> None:
-        self.leases = RenewedEach()  # where heartbeats keep them, loads are written, too
+    def __init__(
+        self,
+        mood: Moody,
+        sections: dict[str, Any] | None = None,
+        leases: MemoryLeases | None = None,
+    ) -> None:
+        self.leases = leases or RenewedEach()
         self.feed = MemoryFeed(1)
         self.calls = Calls()
         container = proxied(self.leases, self.calls)
@@ -94,19 +99,18 @@ class Watched:
         await asyncio.wait([self.fleet.running["a"]])
 
 
-async def test_a_failure_is_in_the_lease_long_before_a_renewal_and_costs_one_write() -> None:
+async def test_a_failure_is_in_the_lease_with_the_next_listing_and_costs_one_write() -> None:
     mood = Moody()
-    async with Watched(mood, SELDOM_RENEWED) as watched:
+    async with Watched(mood, leases=MemoryLeases()) as watched:
         await asyncio.sleep(20)
         mood.processes = mood.fail
         watched.feed.append("k")
-        await asyncio.sleep(5)
+        await asyncio.sleep(6)
         health = await watched.health()
         assert health.last_error == "ValueError: no such table LINE 1: select"
         assert health.failing_since is not None
         assert watched.calls.count["replace"] == 1
-        await asyncio.sleep(300)  # and seven more attempts
-        assert watched.calls.count["replace"] == 1
+        await asyncio.sleep(300)  # and more attempts
         assert (await watched.health()).failing_since == health.failing_since
 
 
@@ -135,9 +139,11 @@ async def test_a_call_that_does_not_come_back_is_stuck_and_logged_once(
             await asyncio.sleep(20)
             health = await watched.health()
             assert health.stuck_since is not None
-            assert watched.host.events.activity.health_of(R0) == health
+            assert watched.host.events.activity.of(R0).health == health
             await asyncio.sleep(1000)
-            assert (await watched.health()).stuck_since == health.stuck_since
+            await watched.stopped()
+            cut_off = await watched.health()
+            assert cut_off.stuck_since == health.stuck_since, "for the next owner to see"
     (warning,) = [x for x in logs if x["event"] == "observer.stuck"]
     assert (warning["range"], warning["log_level"]) == ("r0", "warning")
     assert "observer.timeout" in warning["advice"]
@@ -179,10 +185,11 @@ STEPS: dict[str, Step] = {
     "batch": CallWatch.unacknowledged,
     "oldest acknowledged": lambda watch: watch.acknowledged(left=True),
     "all acknowledged": lambda watch: watch.acknowledged(left=False),
-    "close": CallWatch.close,
+    "others": CallWatch.restart,
     "call": CallWatch.begin,
     "return": CallWatch.end,
     "failure": lambda watch: watch.end(AttemptFailed("ValueError", "no")),
+    "cut off": lambda watch: watch.end(asyncio.CancelledError()),
 }
 
 
@@ -191,24 +198,28 @@ STEPS: dict[str, Step] = {
     [
         (
             [(0, "call"), (8, "failure"), (88, "call"), (100, "return")],
-            [(98, "call"), (100, "returned")],
+            [(98, "call"), (100, None)],
         ),
         (
             [(0, "batch"), (6, "batch"), (6, "oldest acknowledged"), (12, "batch")],
-            [(6, "returned"), (16, "acknowledgement")],
+            [(16, "acknowledgement")],
         ),
-        ([(0, "batch"), (12, "all acknowledged")], [(10, "acknowledgement"), (12, "returned")]),
+        ([(0, "batch"), (12, "all acknowledged")], [(10, "acknowledgement"), (12, None)]),
         (
             [(0, "batch"), (1, "call"), (2, "return")],
-            [(2, "returned"), (10, "acknowledgement")],
+            [(10, "acknowledgement")],
         ),
         (
             [(0, "batch"), (11, "call"), (12, "failure")],
-            [(10, "acknowledgement"), (22, "acknowledgement")],
+            [(10, "acknowledgement"), (12, None), (22, "acknowledgement")],
         ),
-        ([(0, "batch"), (2, "call"), (30, "all acknowledged")], [(10, "acknowledgement")]),
+        (
+            [(0, "batch"), (2, "call"), (30, "all acknowledged")],
+            [(10, "acknowledgement"), (30, "call")],
+        ),
         ([(0, "oldest acknowledged")], []),
-        ([(0, "batch"), (1, "close"), (2, "oldest acknowledged")], []),
+        ([(0, "batch"), (1, "others"), (2, "oldest acknowledged")], []),
+        ([(0, "call"), (12, "cut off")], [(10, "call")]),
     ],
     ids=[
         "each attempt has the whole time, the rest before it has none",
@@ -218,20 +229,19 @@ STEPS: dict[str, Step] = {
         "after a failure the time begins again",
         "a call that hangs as well is the same trouble",
         "checkpoints are not manual",
-        "a closed observer is not waited for",
+        "what is handed to others is waited for anew",
+        "a call that was cut off has not come back",
     ],
 )
 async def test_what_takes_longer_than_ten_seconds_is_overdue(
-    steps: Sequence[tuple[float, str]], seen: Sequence[tuple[float, str]]
+    steps: Sequence[tuple[int, str]], seen: Sequence[tuple[int, str | None]]
 ) -> None:
-    noted: list[tuple[float, str]] = []
-
-    def note(what: str) -> None:
-        noted.append((now(), what))
-
-    watch = CallWatch(10, overdue=note, returned=lambda: note("returned"))
-    for at, step in steps:
-        await asyncio.sleep(at - now())
-        STEPS[step](watch)
-    await asyncio.sleep(60)
-    assert noted == seen
+    watch, noted = CallWatch(10), [(0, cast("str | None", None))]
+    for second in range(120):
+        for step in (x for at, x in steps if at == second):
+            STEPS[step](watch)
+        what = None if watch.overdue is None else watch.overdue.what
+        if what != noted[-1][1]:
+            noted.append((second, what))
+        await asyncio.sleep(1)
+    assert noted[1:] == seen
