@@ -1,8 +1,4 @@
-"""What of one range is done, when it is written, and the one writer of it.
-
-Changes are acknowledged one by one and in any order, or all up to one of them, or by the return
-of the observer. What is done behind a change that is not done is written as well
-(``leases.checkpoint``).
+"""When what is done of one range is written (``host.progress``), and the one writer of it.
 
 The newest position wins: while a write is under way, later positions replace each other,
 and only the last is written. After a write the writer rests for a few times as long as the
@@ -18,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from changefeed.feeds.feed import Change, Feed, Position
+from changefeed.feeds.feed import Change
 from changefeed.host.events import HostEvents
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.progress import Progress
@@ -32,7 +28,8 @@ _MAX_REST = 0.1
 
 
 class Checkpointer:
-    """Knows what of a range is done, and writes its positions, in order, the newest only.
+    """Writes how far ``progress`` is, in order, the newest only. ``failures`` returns what
+    counts against the first changes of keys by then.
 
     ``start`` begins a task of its worker, which writes, and raises ``LeaseLost`` when
     nothing may be written.
@@ -42,9 +39,10 @@ class Checkpointer:
         self,
         owned: OwnedLease,
         settings: ObserverSettings,
+        progress: Progress,
         *,
+        failures: Callable[[], Mapping[int, int]],
         start: Callable[[Coroutine[Any, Any, None]], object],
-        feed: Feed,
         events: HostEvents,
         retrier: Retrier,
     ) -> None:
@@ -54,12 +52,10 @@ class Checkpointer:
         self._events = events
         self._retrier = retrier
         self._clock = asyncio.get_running_loop().time
-        self.progress = Progress(owned.stored, feed.position_after)
-        self.failures: Callable[[], Mapping[int, int]] = dict
-        """Returns what counts against the first changes of keys."""
-        self._done = 0  # how many changes, pages without any, and beginnings
-        self._said = 0  # of these, what is to be written
-        self._written = 0  # and of which the lease was written since
+        self._progress = progress
+        self._failures = failures
+        self._said = progress.moves  # of these, what is to be written
+        self._written = progress.moves  # and of which the lease was written since
         self._unsaid = 0  # of these, what that write could not say
         self._due_since = self._clock()
         self._runs = False
@@ -67,7 +63,7 @@ class Checkpointer:
         self._urgent = LightEvent()
         self._idle = LightEvent()
         self._idle.set()
-        self._progress = LightEvent()
+        self._moved = LightEvent()
 
     @property
     def unwritten(self) -> Checkpoint | None:
@@ -78,24 +74,16 @@ class Checkpointer:
     @property
     def reached(self) -> Checkpoint:
         """What is done by now."""
-        return self.progress.checkpoint(self.failures())
+        return self._progress.checkpoint(self._failures())
 
     @property
     def at_rest(self) -> bool:
         """Whether everything that was delivered is done, and stored."""
-        return self._written == self._done and not self.progress.unacknowledged
-
-    def begin(self, checkpoint: Checkpoint) -> None:
-        """Go on there: the lease gets it soon, as its own was of another place."""
-        self.progress.begin(checkpoint)
-        self._done += 1
-        self.advance()
-
-    # what is done
+        return self._written == self._progress.moves and not self._progress.unacknowledged
 
     def returned(self, changes: Sequence[Change]) -> None:
-        """Count what the observer returned from as done."""
-        self._done += self.progress.done(changes)
+        """Count what the observer returned from as done, and write it as policy says."""
+        self._progress.done(changes)
         when = self._settings.checkpoint
         if when == "batch":
             self.advance()
@@ -103,46 +91,24 @@ class Checkpointer:
             self._due_since = self._clock()
             self.advance()
 
-    def acknowledge(self, changes: Sequence[Change]) -> bool:
-        """Count changes as done, in whatever order; return whether one of them was not."""
-        count = self.progress.done(changes)
-        self._done += count
-        if count:
-            self.advance()
-        return count > 0
-
-    def read(self, changes: Sequence[Change], end: Position | None) -> Sequence[Change]:
-        """Take in what was read; return what is not done of it. ``end`` is the position behind
-        it, where that is known. A page without changes ends the feed for now, so that there is
-        time to write what policy had put off.
-        """
-        before = self.progress.end
-        left = self.progress.read(changes, end)
-        self._done += not left and self.progress.end != before
-        if not changes:
-            self.advance()
-        return left
-
-    # writing it
-
     async def room_for(self, changes: int, *, limit: int) -> None:
         """Wait until so many changes more make no more than ``limit`` that are not stored.
 
         What policy had put off is written for that; what is larger than ``limit`` waits
         until everything else is stored.
         """
-        changes += self.progress.unacknowledged
-        while 0 < self._done - self._written + self._unsaid > limit - changes:
+        changes += self._progress.unacknowledged
+        while 0 < self._progress.moves - self._written + self._unsaid > limit - changes:
             self.advance()
             if self._written == self._said:
                 break  # nothing to write makes room
             self._urgent.set()
-            await self._progress.wait()
+            await self._moved.wait()
 
     def advance(self) -> None:
         """Have what was reached written soon."""
-        if self._said < self._done:
-            self._said = self._done
+        if self._said < self._progress.moves:
+            self._said = self._progress.moves
             if not self._runs and not self._stopped:
                 self._runs = True
                 self._start(self._write_all())
@@ -152,7 +118,7 @@ class Checkpointer:
         wanted = self._said
         while self._written < wanted:
             self._urgent.set()
-            await self._progress.wait()
+            await self._moved.wait()
 
     async def stop(self) -> Checkpoint | None:
         """Write nothing more; return what the last write of the lease should carry."""
@@ -174,7 +140,7 @@ class Checkpointer:
         self._runs = False
 
     async def _write(self) -> None:
-        wanted, said, unsaid = self.reached, self._said, self.progress.uncovered
+        wanted, said, unsaid = self.reached, self._said, self._progress.uncovered
         assert said > self._written, f"{wanted} of {self._owned.range_id!r} again"
         self._idle.clear()
         if wanted != self._owned.stored:
@@ -182,5 +148,5 @@ class Checkpointer:
         self._idle.set()
         self._events.checkpointed(self._owned.range_id, wanted.position)
         self._written, self._unsaid = said, unsaid
-        self._progress.set()
-        self._progress.clear()
+        self._moved.set()
+        self._moved.clear()

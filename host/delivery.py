@@ -12,8 +12,9 @@ its owner.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,6 +26,7 @@ from changefeed.host.drain import Drain
 from changefeed.host.events import STUCK_AFTER
 from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
+from changefeed.host.progress import Progress
 from changefeed.host.reader import Reader
 from changefeed.host.shared import WorkerContext
 from changefeed.leases.checkpoint import Checkpoint
@@ -52,26 +54,22 @@ class Delivery:
         shared: WorkerContext,
         *,
         drain: Drain,
-        checkpoints: Checkpointer,
         meter: LoadMeter,
+        start: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self.range = owned.lease.range
         self.host: str = shared.host
         self.epoch = owned.lease.epoch
-        self.handing_over = False
         self.reset_epoch = owned.lease.reset_epoch
         self._owned = owned
         self._shared = shared
         self._settings = shared.settings
         self._events = shared.events
         self._drain = drain
-        self._checkpoints = checkpoints
-        self._progress = checkpoints.progress
+        self._progress = Progress(owned.stored, shared.feed.position_after)
         self.check = owned.check
         self.was_read = self._progress.was_read
         self.is_open = self._progress.is_open
-        self.returned = checkpoints.returned
-        self.flush = checkpoints.written
         self._meter = meter
         self._clock = asyncio.get_running_loop().time
         self._watch = CallWatch(STUCK_AFTER)
@@ -79,7 +77,16 @@ class Delivery:
         largest = min(self._room, self._settings.feed.page_size)
         self._observers = RangeObservers(shared.observers, self, largest)
         self._keys, self._moved = self._observers.keys, self._observers.moved
-        checkpoints.failures = self._keys.failures
+        self.checkpoints = Checkpointer(
+            owned,
+            self._settings.observer,
+            self._progress,
+            failures=self._keys.failures,
+            start=start,
+            events=self._events,
+            retrier=shared.retrier,
+        )
+        self.returned, self.flush = self.checkpoints.returned, self.checkpoints.written
         self._pages = Reader(
             shared.feed,
             owned.lease.range,
@@ -107,6 +114,10 @@ class Delivery:
         """Why no host is to read the range any more; ``None`` while there is no reason."""
 
     @property
+    def handing_over(self) -> bool:
+        return self._drain.reason is not None
+
+    @property
     def in_hand(self) -> bool:
         """Whether an observer was given changes that are not done."""
         return self._progress.unacknowledged > self._keys.held
@@ -118,7 +129,6 @@ class Delivery:
 
     def stop(self) -> None:
         """Hand over nothing more than what is ready; what was read ahead is dropped."""
-        self.handing_over = True
         self._pages.stop()
         self._moved.set()
 
@@ -177,7 +187,7 @@ class Delivery:
     def _at_rest(self) -> bool:
         """Whether nothing is to be done but to wait for changes: empty pages are of no use."""
         return (
-            self._checkpoints.at_rest
+            self.checkpoints.at_rest
             and not self._unread[0]
             and self._owned.deaths == NO_DEATHS
             and not self._events.activity.of(self._owned.range_id).health.has_problem
@@ -207,7 +217,7 @@ class Delivery:
         if self._ended is not None and not self._progress.unacknowledged:
             self.end = RangeEnd(children=self._ended.children)
             if self._shared.feed.children_inherit_positions:
-                self.end = self.end.with_done(self._checkpoints.reached)
+                self.end = self.end.with_done(self.checkpoints.reached)
             self._events.ended(self._ended.range_id, self.end)
             return CloseReason.RANGE_ENDED
         if self._drain.reason is not None and (not self.in_hand or self._drain.overdue):
@@ -224,13 +234,13 @@ class Delivery:
         in_between = self._progress.unacknowledged or self._unread[0]
         if too_early or in_between:
             return False
-        self._checkpoints.advance()
-        await self._checkpoints.written()
+        self.checkpoints.advance()
+        await self.checkpoints.written()
         into = self.split_into
         if into is None or self._drain.reason is not None:  # taken back meanwhile
             return False
         lease, at = self._owned.lease, self._owned.stored
-        assert self._checkpoints.at_rest, (
+        assert self.checkpoints.at_rest, (
             f"parts of range {lease.range_id!r} would begin behind what was done"
         )
         try:
@@ -254,7 +264,7 @@ class Delivery:
                 if wanted > self._room - held:
                     self._tell_full()
                     return
-                await self._checkpoints.room_for(wanted, limit=self._room)
+                await self.checkpoints.room_for(wanted, limit=self._room)
                 if self._drain.reason is None:
                     self._take_in(wanted)
             elif not self._take_page():
@@ -279,7 +289,7 @@ class Delivery:
         changes, end = self._unread
         taken = changes[:count] if count < len(changes) else changes
         self._unread = changes[count:], end
-        left = self._checkpoints.read(taken, end if count == len(changes) else None)
+        left = self._progress.read(taken, end if count == len(changes) else None)
         assert self._progress.unacknowledged <= self._room, f"{count} are too many"
         self._keys.add(left, self._progress.failures(left))
 
@@ -296,7 +306,8 @@ class Delivery:
             self._meter.has_read(self._clock() - began, changes=len(changes), limit=size)
             self._unread = changes, page.position
             if not changes:
-                self._checkpoints.read((), page.position)
+                self._progress.read((), page.position)
+                self.checkpoints.advance()  # also what policy had put off: there is time
                 if not self._progress.unacknowledged:
                     known = self._events.activity.of(self._owned.range_id)
                     known.health = known.health.caught_up()
@@ -307,9 +318,10 @@ class Delivery:
     def begin(self, at: str) -> None:
         """Go on where an observer says that the range is."""
         found = Checkpoint.of_text(at)
-        if found == self._checkpoints.reached:
+        if found == self.checkpoints.reached:
             return
-        self._checkpoints.begin(found)
+        self._progress.begin(found)
+        self.checkpoints.advance()  # the lease was of another place
         self._keys.restart(())
         self._reading.cancel()
         self._pages.drop()
@@ -326,7 +338,8 @@ class Delivery:
 
     def acknowledge(self, changes: Sequence[Change]) -> None:
         oldest = self._progress.lowest
-        if self._checkpoints.acknowledge(changes):
+        if self._progress.done(changes):
+            self.checkpoints.advance()
             if self._progress.lowest != oldest or self._keys.held:
                 self._watch.acknowledged(left=self.in_hand)
             self._moved.set()
@@ -335,7 +348,7 @@ class Delivery:
         """Bound a call of an observer by the deadline of the drain, and count it."""
         turn: AbstractAsyncContextManager[Blame | None] = nullcontext()
         if changes and self._owned.care:
-            how = self._owned, self._drain, self._checkpoints
+            how = self._owned, self._drain, self.checkpoints
             turn = self._shared.care.alone(changes[0], *how)
         async with turn as blame:
             made = call(blame)
@@ -370,4 +383,4 @@ class Delivery:
         """Wait while the lease cannot be written: its owner ends, or the store is back."""
         while self._owned.failing and self._drain.reason is None:
             self._owned.check()
-            await self._drain.sleep(_LOOK)
+            await asyncio.sleep(_LOOK)

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 
 from changefeed.observers.observer import CloseReason
-from changefeed.runtime.light_event import LightEvent
 
 
 class Drain:
@@ -16,7 +15,6 @@ class Drain:
 
     def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time
-        self._begun = LightEvent()
         self._in_hand = set[asyncio.Timeout]()
         self._waiting = set[asyncio.Timeout]()
         self.reason: CloseReason | None = None
@@ -39,15 +37,8 @@ class Drain:
             self.deadline = self._clock() + within
             for call in self._in_hand:
                 call.reschedule(self.deadline)
-        self._begun.set()
         for wait in self._waiting:
             wait.reschedule(self._clock())
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait, but not past the beginning of the drain."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._begun.wait()
 
     @asynccontextmanager
     async def until_begun(self) -> AsyncIterator[None]:

@@ -27,10 +27,13 @@ class Progress:
         self, resumed: Checkpoint, position_after: Callable[[Change], Position]
     ) -> None:
         self._position_after = position_after
+        self.moves = 0
+        """How many changes, positions without any, and beginnings are done."""
         self.begin(resumed)
 
     def begin(self, resumed: Checkpoint) -> None:
         """Begin, or begin anew: nothing is read."""
+        self.moves += 1
         self._resumed = {x.key: x for x in resumed.holes}
         self._resumed_high = -1 if resumed.high is None else resumed.high
         self._whole: deque[tuple[Sequence[Change], _Before]] = deque()
@@ -61,6 +64,7 @@ class Progress:
         behind them, where that is known.
         """
         if not changes:
+            self.moves += end is not None and end != self.end
             self.end = end or self.end
             return changes
         assert changes[0].sequence > self._read_to, (
@@ -79,6 +83,7 @@ class Progress:
         self._read_to = changes[-1].sequence
         self.end = end or changes[-1]
         self.unacknowledged += len(left)
+        self.moves += not left
         return left
 
     def failures(self, changes: Sequence[Change]) -> Mapping[int, int]:
@@ -120,6 +125,7 @@ class Progress:
             self._behind.update((x.sequence, x) for x in found)
         self._highest_done = max(self._highest_done, last)
         self.unacknowledged -= count
+        self.moves += count
         assert self.unacknowledged >= 0, f"{count} changes were done that were not read"
         return count
 

@@ -28,7 +28,6 @@ from functools import partial
 from typing import Any
 
 from changefeed.feeds.feed import Position
-from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.delivery import Delivery
 from changefeed.host.drain import Drain
 from changefeed.host.load_meter import LoadMeter
@@ -54,14 +53,6 @@ class Worker:
         self._events = shared.events
         self._retrier = shared.retrier
         self._group = asyncio.TaskGroup()
-        self._checkpoints = Checkpointer(
-            owned,
-            self._settings.observer,
-            start=self._start,
-            feed=shared.feed,
-            events=self._events,
-            retrier=self._retrier,
-        )
         self._drain = Drain()
         self.meter = LoadMeter(
             owned.lease,
@@ -77,9 +68,10 @@ class Worker:
             owned,
             shared,
             drain=self._drain,
-            checkpoints=self._checkpoints,
             meter=self.meter,
+            start=self._start,
         )
+        self._checkpoints = self.delivery.checkpoints
         owned.noticed = self._look_at_lease
 
     @property

@@ -80,8 +80,10 @@ class RangeContext(Protocol):
     range: FeedRange
     host: str
     epoch: int
-    handing_over: bool
     reset_epoch: int
+
+    @property
+    def handing_over(self) -> bool: ...
 
     def check(self) -> None:
         """Raise what ends the calls if nothing may be delivered any more."""

@@ -1,7 +1,7 @@
 """When a checkpoint is due, and what the one writer writes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -12,6 +12,7 @@ from changefeed.feeds.feed import Position
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.events import HostEvents
+from changefeed.host.progress import Progress
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.checkpoint import Checkpoint
@@ -22,6 +23,7 @@ from tests.support import make
 from tests.support.calls import Calls
 from tests.support.looking import lease_in, now
 
+NONE: Mapping[int, int] = {}
 A, A1 = HostName("a"), Incarnation("a-1")
 
 
@@ -37,85 +39,102 @@ class Slow:
 
 
 @asynccontextmanager
-async def writing(slow: Slow, **settings: Any) -> AsyncIterator[Checkpointer]:
+async def writing(
+    slow: Slow, failures: Mapping[int, int] = NONE, **settings: Any
+) -> AsyncIterator[tuple[Progress, Checkpointer]]:
     await slow.leases.create(make.lease(at="0"))
     owned = await make.owned(proxied(slow.leases, slow.calls))
     events = HostEvents(A)
     async with asyncio.TaskGroup() as group:
-        checkpoints = Checkpointer(
+        progress = Progress(owned.stored, MemoryFeed(1).position_after)
+        writer = Checkpointer(
             owned,
             ObserverSettings.model_validate(settings),
+            progress,
+            failures=lambda: failures,
             start=group.create_task,
-            feed=MemoryFeed(1),
             events=events,
             retrier=Retrier(events, Random(1)),
         )
-        yield checkpoints
-        await checkpoints.stop()
+        yield progress, writer
+        await writer.stop()
 
 
-def reach(checkpoints: Checkpointer, position: str) -> None:
+def reach(progress: Progress, writer: Checkpointer, position: str) -> None:
     batch = [make.change(int(position))]
-    checkpoints.returned(checkpoints.read(batch, Position(position)))
-    checkpoints.advance()
+    writer.returned(progress.read(batch, Position(position)))
+    writer.advance()
 
 
 async def test_of_the_positions_said_meanwhile_only_the_newest_is_written() -> None:
     slow = Slow()
-    async with writing(slow) as checkpoints:
-        reach(checkpoints, "1")
+    async with writing(slow) as (progress, writer):
+        reach(progress, writer, "1")
         await asyncio.sleep(1)
         for position in "234":
-            reach(checkpoints, position)
+            reach(progress, writer, position)
         await asyncio.sleep(4.5)
-        assert (await slow.stored(), checkpoints.unwritten) == ("1", Checkpoint.of_text("4"))
+        assert (await slow.stored(), writer.unwritten) == ("1", Checkpoint.of_text("4"))
         await asyncio.sleep(5)
-        assert (await slow.stored(), checkpoints.unwritten) == ("4", None)
+        assert (await slow.stored(), writer.unwritten) == ("4", None)
+
+
+async def test_a_position_without_changes_is_written() -> None:
+    slow = Slow()
+    async with writing(slow) as (progress, writer):
+        progress.read([], Position("9"))
+        writer.advance()
+        await writer.written()
+        assert await slow.stored() == "9"
 
 
 async def test_a_write_under_way_does_not_count_for_what_was_said_after_it() -> None:
-    async with writing(Slow()) as checkpoints:
-        reach(checkpoints, "1")
-        first = asyncio.create_task(checkpoints.written())
+    async with writing(Slow()) as (progress, writer):
+        reach(progress, writer, "1")
+        first = asyncio.create_task(writer.written())
         await asyncio.sleep(1)
-        reach(checkpoints, "2")
+        reach(progress, writer, "2")
         await first
         assert asyncio.get_running_loop().time() == 5
-        await checkpoints.written()
+        await writer.written()
         assert asyncio.get_running_loop().time() == 10
 
 
 async def test_what_a_write_could_not_say_is_not_stored_though_the_next_one_can() -> None:
     slow = Slow()
-    async with writing(slow) as checkpoints:
+    async with writing(slow) as (progress, writer):
         first, other, second = (make.change(n, key=key) for n, key in enumerate("aba", start=1))
-        checkpoints.read([first, other, second], Position("3"))
-        checkpoints.acknowledge([other, second])
-        await checkpoints.written()
-        checkpoints.acknowledge([first])  # so the next can say of the second that it is done
-        await checkpoints.room_for(1, limit=2)
+        progress.read([first, other, second], Position("3"))
+        progress.done([other, second])
+        writer.advance()
+        await writer.written()
+        progress.done([first])
+        writer.advance()  # so the next can say of the second that it is done
+        await writer.room_for(1, limit=2)
         assert await slow.stored() == "3"
 
 
 async def test_the_last_write_says_what_counts_against_a_change_by_then() -> None:
-    async with writing(Slow()) as checkpoints:
+    failures = dict[int, int]()
+    async with writing(Slow(), failures) as (progress, writer):
         failing, other = make.change(1, key="a"), make.change(2, key="b")
-        checkpoints.read([failing, other], Position("2"))
-        checkpoints.acknowledge([other])
-        await checkpoints.written()
-        checkpoints.failures = lambda: {1: 3}  # others succeeded elsewhere
-        last = await checkpoints.stop()
+        progress.read([failing, other], Position("2"))
+        progress.done([other])
+        writer.advance()
+        await writer.written()
+        failures[1] = 3  # others succeeded elsewhere
+        last = await writer.stop()
         assert last is not None
         assert [x.failures for x in last.holes] == [3]
 
 
 async def test_who_stops_it_waits_for_the_write_under_way_and_gets_the_rest() -> None:
     slow = Slow()
-    async with writing(slow) as checkpoints:
-        reach(checkpoints, "1")
+    async with writing(slow) as (progress, writer):
+        reach(progress, writer, "1")
         await asyncio.sleep(1)
-        reach(checkpoints, "2")
-        assert await checkpoints.stop() == Checkpoint.of_text("2")
+        reach(progress, writer, "2")
+        assert await writer.stop() == Checkpoint.of_text("2")
         assert asyncio.get_running_loop().time() == 5
         await asyncio.sleep(60)
         assert await slow.stored() == "1"  # the last write of the lease carries the other
@@ -123,9 +142,9 @@ async def test_who_stops_it_waits_for_the_write_under_way_and_gets_the_rest() ->
 
 async def test_however_fast_batches_come_a_tenth_of_the_time_goes_into_writing() -> None:
     slow = Slow(0.01)
-    async with writing(slow) as checkpoints:
+    async with writing(slow) as (progress, writer):
         for n in range(1, 2001):
-            reach(checkpoints, str(n))
+            reach(progress, writer, str(n))
             await asyncio.sleep(0.001)
         assert 19 <= slow.calls.count["checkpoint"] <= 21  # in two seconds
 
@@ -143,14 +162,14 @@ async def test_a_checkpoint_is_due_after_each_batch_a_time_or_never(
 ) -> None:
     """Each batch has 4 changes; they end at 3, 6, 7, 9, 12 and 13 seconds."""
     written, slow = list[bool](), Slow(0.1)
-    async with writing(slow, checkpoint=mode) as checkpoints:
+    async with writing(slow, checkpoint=mode) as (progress, writer):
         for n, end in enumerate((3, 6, 7, 9, 12, 13)):
             await asyncio.sleep(end - now())
             before = slow.calls.count["checkpoint"]
             batch = [make.change(4 * n + m) for m in range(4)]
-            left = checkpoints.read(batch, Position(str(4 * n + 3)))
+            left = progress.read(batch, Position(str(4 * n + 3)))
             if mode != "manual":
-                checkpoints.returned(left)
+                writer.returned(left)
             await asyncio.sleep(0.5)
             written.append(slow.calls.count["checkpoint"] > before)
     assert written == due

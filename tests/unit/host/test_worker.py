@@ -93,11 +93,12 @@ async def test_what_slept_beyond_its_lease_between_two_attempts_calls_no_observe
 
 async def test_so_many_changes_are_in_hand_unacknowledged_and_no_more() -> None:
     observer = Handed()
-    async with handed_to(observer, 100, MANUAL):
+    async with handed_to(observer, 100, MANUAL) as fleet:
         await asyncio.sleep(60)
         assert len(observer.changes) == 7
         observer.contexts[0].acknowledge(observer.changes[0])
         await asyncio.sleep(60)
+        assert (await lease_in(fleet.container)).position == "1"
         assert len(observer.changes) == 7  # the next seven have no room yet
         observer.contexts[0].checkpoint(observer.changes[6])
         await asyncio.sleep(60)
