@@ -104,9 +104,8 @@ class Discovery:
                 self._changed()
 
     async def _settled(self) -> RangeEnd | None:
-        """Settle the root where there are no leases yet, and return it."""
-        begins, self._begins = self._begins, False
-        if not begins:
+        """Settle the root where there are no leases yet: until it is, no gap can begin."""
+        if not self._begins:
             return None
         settings = self._settings
         wanted = await first_leases(self._feed, settings.start, settings.parallelism)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from changefeed.feeds.errors import FeedRefused, RangeRefused
+from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
-from changefeed.testing.proxies import proxied
+from changefeed.testing.proxies import FailingCall, proxied
 from tests.support import make
 from tests.support.calls import Calls
-from tests.support.coordinating import tend
+from tests.support.coordinating import coordinating, tend
 from tests.support.looking import lease_in
 from tests.support.partless_feed import PartlessFeed
 from tests.support.shifting_feed import ShiftingReader, ShiftingStore
@@ -83,6 +83,17 @@ class Refusing(MemoryFeed):
 
 async def test_a_range_without_a_start_keeps_no_other_from_its_lease() -> None:
     assert await looked(Refusing(2), MemoryLeases(), 2 * PATIENCE) == ["r1"]
+
+
+async def test_no_gap_begins_before_the_fleet_does() -> None:
+    cut = FailingCall(FeedUnavailable("busy"), at=1, only=lambda x: x == "start")
+    feed = proxied(MemoryFeed(1), cut)
+    async with coordinating(MemoryLeases(), feed=feed) as (_, discovery):
+        discovery.look(begins=True, gaps=await feed.ranges())
+        with pytest.raises(FeedUnavailable):
+            await discovery._look()
+        await discovery._look()
+        assert discovery.root is not None
 
 
 async def test_hosts_that_start_together_create_many_leases_between_them() -> None:
