@@ -27,7 +27,7 @@ from changefeed.log.protocol.topology import topology_of
 from changefeed.log.protocol.wire import PartitionBounds, PartitionNews
 from changefeed.log.rows.partition_reader import PartitionReader, damage_of
 from changefeed.log.rows.row_reader import ALL, RowReader
-from changefeed.log.rows.row_readers import AHEAD, RowReaders
+from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.rows.row_runs import RunPart
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.log.stores.store import ObjectStore
@@ -64,7 +64,7 @@ class StoredCollection:
         self.name = name
         self._store = store
         self._catalogs = catalogs
-        ahead = AHEAD if self.directory is None else _AHEAD_IN_FILES
+        ahead = None if self.directory is None else _AHEAD_IN_FILES
         self._readers = RowReaders(store, catalogs.newest.identity, _CACHE_BYTES, ahead=ahead)
         self._partitions = PartitionReader(store, catalogs, self._readers)
 

@@ -350,9 +350,10 @@ class RowReader(RowObjects):
     ) -> AsyncIterator[Sequence[Records]]:
         """Yield what objects have of some partitions, in order, a window at a time.
 
-        The first of them is the first of a window, and the last is the last of one, or what
-        comes after it has no records. Raise ``Damaged``.
+        The first of them has a table, and the last lies before one, or what comes after it
+        has no records. Raise ``Damaged``.
         """
+        assert TABLE_EVERY % self._ahead == 0, f"windows of {self._ahead} have tables within"
         number = numbers.start
         while number < numbers.stop:
             window = await self._window(number)

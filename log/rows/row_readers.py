@@ -4,19 +4,20 @@ from functools import partial
 from typing import Final
 
 from changefeed.log.catalog.catalog import Catalog
+from changefeed.log.format.flush import TABLE_EVERY
 from changefeed.log.rows.object_cache import Cache, ObjectCache
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.stores.store import ObjectStore
 
 _MAX_READERS: Final = 1024
-AHEAD: Final = 16
+_AHEAD: Final = 16
 """Headers that are read at once, where each is a request."""
 
 
 class RowReaders:
     """Readers by era and broker; those asked for last are kept.
 
-    ``ahead`` and ``whole``: see ``RowObjects``.
+    ``ahead`` and ``whole``: see ``RowObjects``. Without ``ahead`` tables begin windows.
     """
 
     def __init__(
@@ -25,10 +26,11 @@ class RowReaders:
         cluster: str,
         cache_bytes: int,
         *,
-        ahead: int = AHEAD,
+        ahead: int | None = None,
         whole: bool = False,
     ) -> None:
         self.cache = ObjectCache(cache_bytes)
+        ahead = min(_AHEAD, TABLE_EVERY) if ahead is None else ahead
         self._reader_of = partial(
             RowReader, store, cluster, cache=self.cache, ahead=ahead, whole=whole
         )

@@ -68,12 +68,12 @@ class Bugs(logging.Handler):
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        brokers = logging.getLogger("changefeed.log.brokers")
-        brokers.addHandler(self)
+        log = logging.getLogger("changefeed.log")
+        log.addHandler(self)
         try:
             yield
         finally:
-            brokers.removeHandler(self)
+            log.removeHandler(self)
 
 
 class World:
@@ -389,16 +389,11 @@ def _nothing_from_outside(world: World) -> Iterator[None]:
 
 @contextmanager
 def _tables_every(objects: int) -> Iterator[None]:
-    """Let rows have tables after so few objects that those of a seed have many.
-
-    What readers keep in mind of a row, and leap over, becomes less in the same measure.
-    """
+    """Let rows have tables after so few objects that those of a seed have many."""
     with ExitStack() as stack:
         for name, module in [*sys.modules.items()]:
             if name.startswith("changefeed.") and hasattr(module, "TABLE_EVERY"):
                 stack.enter_context(patch.object(module, "TABLE_EVERY", objects))
-                if hasattr(module, "_RECENT"):
-                    stack.enter_context(patch.object(module, "_RECENT", 2 * objects))
         yield
 
 
