@@ -92,8 +92,7 @@ def test_a_fresh_environment_has_a_command_that_works(
 def test_an_observer_of_another_package_is_found_by_its_entry_point(
     wheel: Path, tmp_path: Path
 ) -> None:
-    home = tmp_path / "environment"
-    python = wheels.environment(home)
+    home = wheels.environment(tmp_path / "environment")
     source = tmp_path / "shop"
     source.mkdir()
     for name in ("pyproject.toml", "shop_observers/__init__.py"):
@@ -103,7 +102,7 @@ def test_an_observer_of_another_package_is_found_by_its_entry_point(
     wheels.install(home, wheel, wheels.build(source, tmp_path / "dist"))
     load = "from changefeed.observers.registry import load_observer as load"
     call = "load('shop', {'currency': 'USD'})"
-    run(python, "-c", f"{load}; {call}", cwd=tmp_path)
+    run(home / "bin/python", "-c", f"{load}; {call}", cwd=tmp_path)
 
 
 def top_level_names(python: Path, cwd: Path) -> list[str]:
