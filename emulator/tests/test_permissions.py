@@ -187,7 +187,7 @@ async def test_the_entra_token_of_emulators_works_with_items_and_manages_nothing
     [
         entra(base64.b64encode(b"another").decode()),
         entra(ends=-1),
-        entra(begins=30),
+        entra(begins=3600),
         "",
         "a.b",
         ".%%%." + entra().rpartition(".")[2],
