@@ -99,10 +99,10 @@ def _silent(
     for name in silent:
         owned = sum(x.owner == name for x in looks[-1].ranges)
         have = "has" if owned == 1 else "have"
-        leases = f", and {counted(owned, 'lease')} {have} its name" if owned else ""
+        leases = f"{counted(owned, 'lease')} {have} its name"
         yield problem(
             f"host {name}",
-            f"it has given no sign of life for {watched:.0f} s{leases}",
+            f"it has given no sign of life for {watched:.0f} s, and {leases}",
             "is its process there? Others take its leases when they expire",
         )
 

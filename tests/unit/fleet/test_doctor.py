@@ -90,7 +90,7 @@ SILENT = [([member("a", n), member("b", 7)], OF_B) for n in (1, 2, 3)]
         ([((), ())] * 2, {"! fleet": ("no host runs",)}),
         (
             [([member("a", 1)], [lease("r0", None)])] * 3,
-            {"! host a": ("20 s",), "? range r0": ("unowned",)},
+            {"! host a": ("20 s", "0 leases have"), "? range r0": ("unowned",)},
         ),
         ([((), [lease("r0", "net")])] * 2, {"? leases": ("1", "net")}),
         (looks(OTHERS, "a", times=2), {"? leases": ("2", "net")}),
