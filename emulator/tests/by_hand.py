@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import io
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -141,3 +142,11 @@ async def container(client: CosmosClient, name: str = "c", **options: Any) -> Co
 def continuation(pages: Any) -> str:
     """Return where a pager of the real client stands; its type does not know of it."""
     return str(pages.continuation_token)
+
+
+def entra_token(key: str = DEVELOPMENT_KEY, *, begins: float = -60, ends: float = 3600) -> str:
+    """Return the token that tests of vendors' clients make for Microsoft's emulator."""
+    claims = {"aud": "https://localhost.localhost", "nbf": int(time.time() + begins)}
+    claims["exp"] = int(time.time() + ends)
+    parts = (b'{"typ":"JWT","alg":"RS256"}', msgspec.json.encode(claims), key.encode())
+    return ".".join(base64.urlsafe_b64encode(x).decode().rstrip("=") for x in parts)

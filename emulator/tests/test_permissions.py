@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
 import pytest
 import pytest_asyncio
 from azure.core.credentials import AccessToken
@@ -17,7 +16,7 @@ from cosmos_emulator import DEVELOPMENT_KEY, EmulatorSettings
 from cosmos_emulator.errors import CosmosError
 from cosmos_emulator.permissions import Principal, opened_by, token_for
 from cosmos_emulator.testing import running
-from emulator.tests.by_hand import DOCS, Hand, Reply, container
+from emulator.tests.by_hand import DOCS, Hand, Reply, container, entra_token
 
 USERS = "/dbs/d/users"
 ITEM = {"id": "1", "pk": "p"}
@@ -150,14 +149,6 @@ async def test_a_user_has_one_permission_of_a_resource_and_key(account: Hand) ->
     await token(account, "All", resourcePartitionKey=["p"])
 
 
-def entra(key: str = DEVELOPMENT_KEY, *, begins: float = -60, ends: float = 60) -> str:
-    """Return the token that tests of vendors' clients make for Microsoft's emulator."""
-    claims = {"aud": "https://localhost.localhost", "nbf": int(time.time() + begins)}
-    claims["exp"] = int(time.time() + ends)
-    parts = (b'{"typ":"JWT","alg":"RS256"}', msgspec.json.encode(claims), key.encode())
-    return ".".join(base64.urlsafe_b64encode(x).decode().rstrip("=") for x in parts)
-
-
 async def with_entra(account: Hand, made: str, verb: str, path: str, body: Any = None) -> Reply:
     key = "p" if "/docs" in path else None
     return await with_token(account, f"type=aad&ver=1.0&sig={made}", verb, path, body, key=key)
@@ -166,7 +157,7 @@ async def with_entra(account: Hand, made: str, verb: str, path: str, body: Any =
 async def test_the_entra_token_of_emulators_works_with_items_and_manages_nothing(
     account: Hand,
 ) -> None:
-    made = entra()
+    made = entra_token()
     new = {"id": "2", "pk": "p"}
     assert (await with_entra(account, made, "POST", DOCS, new)).status == 201
     for path in (f"{DOCS}/2", "/dbs", "/dbs/d", "/dbs/d/colls/c", "/dbs/d/colls/c/pkranges"):
@@ -185,12 +176,12 @@ async def test_the_entra_token_of_emulators_works_with_items_and_manages_nothing
 @pytest.mark.parametrize(
     "wrong",
     [
-        entra(base64.b64encode(b"another").decode()),
-        entra(ends=-1),
-        entra(begins=3600),
+        entra_token(base64.b64encode(b"another").decode()),
+        entra_token(ends=-1),
+        entra_token(begins=3600),
         "",
         "a.b",
-        ".%%%." + entra().rpartition(".")[2],
+        ".%%%." + entra_token().rpartition(".")[2],
     ],
 )
 async def test_any_other_entra_token_is_refused(account: Hand, wrong: str) -> None:
@@ -201,7 +192,7 @@ class EmulatorCredential:
     """What Azure's clients take a token from."""
 
     async def get_token(self, *_: str, **__: Any) -> AccessToken:
-        return AccessToken(entra(), int(time.time()) + 60)
+        return AccessToken(entra_token(), int(time.time()) + 60)
 
     async def close(self) -> None: ...
 

@@ -263,6 +263,10 @@ async def test_what_is_no_async_container_is_refused(program: Program) -> None:
         await ChangeFeedProcessor(
             cast("Any", found), program.leases, print, processor_name="p"
         ).start()
+    with pytest.raises(StoreRefused, match=r"azure\.cosmos\.aio\.CosmosClient"):
+        await ChangeFeedProcessor(
+            program.feed, cast("Any", found), print, processor_name="p"
+        ).start()
     with pytest.raises(StoreRefused, match="partition key"):
         await ChangeFeedProcessor(program.feed, program.feed, print, processor_name="p").start()
 

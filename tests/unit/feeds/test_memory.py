@@ -49,6 +49,14 @@ async def test_a_range_closed_for_good_goes_on_in_nothing_and_its_keys_are_refus
         await feed.read(r0, await feed.start(r0, "now"), 1)
 
 
+def test_a_range_is_split_down_to_one_hash() -> None:
+    feed, low = MemoryFeed(), name("r0")
+    for _ in range(32):
+        low = feed.split_range(low)[0].id
+    with pytest.raises(ValueError, match="1 hashes cannot be shared by 2"):
+        feed.split_range(low)
+
+
 def test_what_has_ended_takes_no_changes_and_cannot_end_again() -> None:
     feed = MemoryFeed(3)
     feed.split_range(name("r0"))
