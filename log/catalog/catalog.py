@@ -165,16 +165,17 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
         """The newest era: open or ending. ``None`` before the first broker."""
         return self.eras[-1] if self.eras else None
 
-    def by_name(self) -> Mapping[str, Collection]:
-        return {x.name: x for x in self.collections}
+    def find(self, name: str) -> Collection | None:
+        place = bisect_left(self.collections, name, key=lambda x: x.name)
+        found = self.collections[place : place + 1]
+        return found[0] if found and found[0].name == name else None
 
     def collection(self, name: str) -> Collection:
         """Return a collection by its name; raise ``FeedRefused``."""
-        place = bisect_left(self.collections, name, key=lambda x: x.name)
-        for found in self.collections[place : place + 1]:
-            if found.name == name:
-                return found
-        raise no_collection(name, [x.name for x in self.collections])
+        found = self.find(name)
+        if found is None:
+            raise no_collection(name, [x.name for x in self.collections])
+        return found
 
     def era_numbered(self, number: int) -> Era:
         return next(x for x in self.eras if x.number == number)

@@ -126,6 +126,7 @@ class CatalogStore:
         """
         if name not in self._objects.known:
             await self._objects.read(name)
+        if self.newest.find(name) is None:  # or another task has read it, and is not done
             self._know(self.newest)
         return self._objects.known[name]
 

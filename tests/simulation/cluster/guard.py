@@ -117,9 +117,8 @@ class Guard:
 
     def _take_collection(self, key: str, now: float) -> None:
         name = key.removeprefix(COLLECTIONS)
-        after, known = decode_collection(self._objects.data[key], name), self.newest.by_name()
-        before = known.get(name)
-        known = {**known, name: after}
+        after, before = decode_collection(self._objects.data[key], name), self.newest.find(name)
+        known = {x.name: x for x in self.newest.collections} | {name: after}
         collections = tuple(known[x] for x in sorted(known))
         self.newest = replace(self.newest, collections=collections)
         if before is None:

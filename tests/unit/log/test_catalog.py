@@ -1,5 +1,7 @@
 """The format of the catalog, and what is looked up in it."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -112,6 +114,26 @@ async def test_a_collection_that_was_changed_is_read_again_by_all() -> None:
     assert (await other.refresh()).collection("orders").retain_bytes == 7
     third = CatalogStore(store, await open_cluster(store))
     assert (await third.refresh()).collection("orders").retain_bytes == 7
+
+
+async def test_a_collection_that_another_task_reads_beside_others_is_known_once_found() -> None:
+    store, asked, released = WatchedStore(), asyncio.Event(), asyncio.Event()
+    for name in ("orders", "users"):
+        await CatalogStore(store, await open_cluster(store)).create(name)
+
+    async def hold(_: str, key: str) -> None:
+        if key == "collections/users":
+            asked.set()
+            await released.wait()
+
+    store.before = hold
+    catalogs = CatalogStore(store, await open_cluster(store))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(catalogs.find_all())
+        await asked.wait()  # it has read one of the two
+        found = await catalogs.find("orders")
+        assert catalogs.newest.collection("orders") == found
+        released.set()
 
 
 async def nothing(_call: str, _key: str) -> None:
