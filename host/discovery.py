@@ -133,10 +133,10 @@ class Discovery:
         """Return where keys without a lease begin: with the fleet, or with a later range."""
         root = () if self.root is None else self.root.children
         first = [x for x in root if x.range.shares_keys_with(found)]
-        at = self._settings.start
-        if self.ranges.inherits:
-            if len({x.start for x in first}) == 1:
-                return first[0].start
-        elif first and all(x.range.generation < found.generation for x in first):
+        inherits, at = self.ranges.inherits, self._settings.start
+        if inherits and len({x.start for x in first}) == 1:
+            return first[0].start
+        older = all(x.range.generation < found.generation for x in first)
+        if first and (at == "now" if inherits else older):  # now is later than each of them
             at = "beginning"
         return await self._feed.start(found, at)

@@ -12,7 +12,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable, RangeRefused
 from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId, StartAt
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.lease import HostName, Incarnation
+from changefeed.leases.lease import HostName, Incarnation, RangeEnd
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.proxies import FailingCall, proxied
 from tests.support import make
@@ -85,15 +85,22 @@ async def test_a_range_without_a_start_keeps_no_other_from_its_lease() -> None:
     assert await looked(Refusing(2), MemoryLeases(), 2 * PATIENCE) == ["r1"]
 
 
-async def test_no_gap_begins_before_the_fleet_does() -> None:
+async def test_no_gap_begins_before_the_fleet_does_or_later_than_its_keys() -> None:
+    store = ShiftingStore()
+    store.append("k", b"")
     cut = FailingCall(FeedUnavailable("busy"), at=1, only=lambda x: x == "start")
-    feed = proxied(MemoryFeed(1), cut)
-    async with coordinating(MemoryLeases(), feed=feed) as (_, discovery):
-        discovery.look(begins=True, gaps=await feed.ranges())
+    feed, parts = proxied(ShiftingReader(store), cut), {"feed": {"start": "now"}}
+    (whole,) = await feed.ranges()
+    async with coordinating(MemoryLeases(), feed=feed, parts=parts) as (_, discovery):
+        discovery.look(begins=True, gaps=[whole])
         with pytest.raises(FeedUnavailable):
             await discovery._look()
         await discovery._look()
         assert discovery.root is not None
+        low, high = feed.split(whole, 2)
+        first = [*make.end(low, at="1").children, *make.end(high, at="0").children]
+        discovery.root = RangeEnd(children=tuple(first))
+        assert [await discovery._start_of(x) for x in (low, whole)] == ["1", '"0"']
 
 
 async def test_hosts_that_start_together_create_many_leases_between_them() -> None:

