@@ -4,8 +4,8 @@ Such a world has a history before it has hosts: changes, and ranges that come an
 so, too, while the first leases are created; answers get lost then, and a host may die.
 
 From a time on, each change is *owed*: it must be delivered. At now, each is that is written
-once a lease holds its key. What was written before that is *barred*: nobody may deliver it,
-unless a person moves a position back. What is written while the hosts start is neither.
+once the root or a lease holds its key. What was written before that is *barred*: nobody may
+deliver it, unless a person moves a position back. What is written in between is neither.
 """
 
 import asyncio
@@ -80,11 +80,12 @@ class Beginning:
         since = floor(right_time(now - ago))
         return datetime.fromtimestamp(since, UTC), since
 
-    def owes(self, key: str) -> bool:
+    async def owes(self, key: str) -> bool:
         """Whether a change that is written now must be delivered."""
-        if self._kind != "now":
-            return True
-        return any(self._world.source.holds(x, key) for x in self._leased.values())
+        root = (await self._world.stores.records.fleet()).root
+        settled = {} if root is None else {x.range.id: x.range for x in root.children}
+        held = (self._leased | settled).values()
+        return self._kind != "now" or any(self._world.source.holds(x, key) for x in held)
 
     def created(self, process_id: str, made: FeedRange) -> None:
         """A process has created a lease, or found it there."""

@@ -427,7 +427,7 @@ class World:
         while True:
             for _ in range(self.random.choice([0, 1, 5, 40])):
                 key = self.some_key(self.random)
-                number, owed = self.append(key), self._beginning.owes(key)
+                owed, number = await self._beginning.owes(key), self.append(key)
                 self.checker.appended(key, number, owed=owed)
                 if owed:
                     self.killers.appended(number)
