@@ -275,13 +275,8 @@ class BrokerCore:
         last = found.blocks[-1].last if found.blocks else after
         return None if end is None else max(end - last, 0)
 
-    async def sequence_before(
-        self, collection: str, partition: RangeId, time_us: int
-    ) -> int | None:
-        """Return the last sequence before the first record committed at or after a time.
-
-        ``None`` if there is no such record yet.
-        """
+    async def sequence_before(self, collection: str, partition: RangeId, time_us: int) -> int:
+        """See ``PartitionReader.sequence_before``."""
         await self.look_for(collection, partition)
         return await self._partitions.sequence_before(collection, partition, time_us)
 

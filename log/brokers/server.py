@@ -60,6 +60,7 @@ from changefeed.log.protocol.wire import (
     decode_append,
     encode_read,
 )
+from changefeed.log.rows.partition_reader import EARLIEST
 from changefeed.runtime.errors import StoreError, UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.scrape import Scrape, accepts_gzip
@@ -264,11 +265,9 @@ class BrokerServer:
 
     async def _since(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)
-        time_us = number_in(request.query, "time_us", None, least=-(2**63))
+        time_us = number_in(request.query, "time_us", None, least=EARLIEST)
         partition = partition_of(request)
         found = await self._core.sequence_before(collection, partition, time_us)
-        if found is None:
-            found = (await self._core.end(collection, partition)).last
         return _json(SequenceBefore(sequence=found))
 
     async def _checked(self, request: web.Request) -> str:

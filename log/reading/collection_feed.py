@@ -37,6 +37,7 @@ from changefeed.log.reading import parts as parts_of
 from changefeed.log.reading.ends import NewsReader
 from changefeed.log.reading.source import Source
 from changefeed.log.rows.object_cache import Cache
+from changefeed.log.rows.partition_reader import EARLIEST
 
 _PAGE_BYTES = 1024 * 1024
 _LEFTOVER_BYTES = 64 * 1024 * 1024
@@ -74,10 +75,10 @@ class CollectionFeed(Feed):
     async def start(self, found: FeedRange, at: StartAt) -> Position:
         time_us = start_us(at)
         partition = await self._partition(found.id)
-        if time_us is not None:
-            return self._position(await self._source.sequence_before(partition.id, time_us))
-        end = await self._source.end(partition.id)
-        return self._position(end.start if at == "beginning" else end.last)
+        if at == "now":
+            return self._position((await self._source.end(partition.id)).last)
+        time_us = EARLIEST if time_us is None else time_us
+        return self._position(await self._source.sequence_before(partition.id, time_us))
 
     async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         assert limit > 0, "a page holds at least one change"

@@ -42,5 +42,5 @@ class Source(Protocol):
         ...
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
-        """Return the last sequence before the first record committed at or after a time."""
+        """See ``PartitionReader.sequence_before``."""
         ...

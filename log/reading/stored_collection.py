@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
-from changefeed.log.catalog.catalog import Collection
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.catalog.names import run_of, segments_of
 from changefeed.log.catalog.ranges import Partition, Ranges
@@ -77,11 +76,6 @@ class StoredCollection:
             await catalogs.refresh()
             await catalogs.find(name)
         return cls(store, catalogs, name)
-
-    @property
-    def collection(self) -> Collection:
-        """The collection as the catalog last read has it."""
-        return self._catalogs.newest.collection(self.name)
 
     @property
     def ranges(self) -> Ranges:
@@ -194,10 +188,9 @@ class StoredCollection:
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
         """See ``Source.sequence_before``."""
-        end = await self.end(name)
+        await self._refresh()
         with answers_of_feeds():
-            found = await self._partitions.sequence_before(self.name, name, time_us)
-        return end.last if found is None else found
+            return await self._partitions.sequence_before(self.name, name, time_us)
 
     async def part(
         self, name: RangeId, after: int, end: int, max_bytes: int

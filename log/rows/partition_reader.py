@@ -8,7 +8,7 @@ once more, and only what is in neither is damaged.
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
@@ -23,6 +23,8 @@ from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.rows.segment_reader import SegmentReader
 from changefeed.log.stores.store import ObjectStore
 
+EARLIEST: Final = -(2**63)
+"""A time before all others, in microseconds."""
 P = ParamSpec("P")
 T = TypeVar("T")
 _Method = Callable[Concatenate["PartitionReader", P], Coroutine[Any, Any, T]]
@@ -189,20 +191,26 @@ class PartitionReader:
         return ReadResult(blocks=blocks, last=end, ended=last == end, children=children)
 
     @_by_newest
-    async def sequence_before(self, name: str, wanted: RangeId, time_us: int) -> int | None:
+    async def sequence_before(self, name: str, wanted: RangeId, time_us: int) -> int:
         """Return the last sequence before the first record committed at or after a time.
 
-        At least the last that is gone; ``None`` if there is no such record yet.
+        At least the last that is gone, which alone is asked for with ``EARLIEST``: a range is
+        read from its beginning to where it is damaged. The last of all if there is no such
+        record yet.
         """
         partition, key = self.ranges.of(name).partition(wanted), (name, wanted)
-        start, row = await self.start(name, partition), await self.row(partition)
+        start = await self.start(name, partition)
+        if time_us == EARLIEST:
+            return start
+        row = await self.row(partition)
         with damage_of(partition.id, "a record of a time"):
+            last = (await row.lasts()).get(key, 0)  # what comes later is of that time
             try:
                 found = await self._before(row, key, time_us, start)
             except Damaged:  # it may have become part of a run
                 await row.runs.look(row.kept_from, again=True)
                 found = await self._before(row, key, time_us, start)
-        return None if found is None else max(start, found)
+        return max(start, last if found is None else found)
 
     async def _before(self, row: RowReader, key: Key, time_us: int, start: int) -> int | None:
         await row.runs.look_behind(row.kept_from)

@@ -87,7 +87,7 @@ async def test_a_damaged_frame_stops_its_ranges_there_and_the_log_goes_on_in_the
         async with EventLog.open(path) as log:
             reached = {}
             for name, changes in truth.items():
-                begin = position(log.identity, 0)
+                begin = await log.start(FeedRange(id=name), "beginning")
                 delivered, error = await read_by_pages(log, name, after=begin)
                 assert 300 < len(delivered) < len(changes)
                 assert delivered == changes[: len(delivered)]

@@ -25,14 +25,14 @@ async def _check(process: BrokerProcess, key: Key, times: list[int], time_us: in
     async def start(core: BrokerCore) -> int:
         return (await core.end(*key)).start
 
-    async def ask(core: BrokerCore) -> tuple[int | None, set[int]]:
+    async def ask(core: BrokerCore) -> tuple[int, set[int]]:
         """Return what is found, and where the partition began before and afterwards."""
         before = await start(core)
         return await core.sequence_before(*key, time_us), {before, await start(core)}
 
     found, starts = await process.ask(ask, 60.0)
     wanted = {_before(times, time_us, x) for x in starts}
-    if (len(times) if found is None else found) not in wanted:
+    if found not in wanted:
         raise Violation(
             f"the time {time_us} is found behind {found} in {key}, and is behind {wanted}"
         )

@@ -163,6 +163,23 @@ async def test_a_reader_of_what_is_deleted_meanwhile_learns_that_and_of_no_damag
             await core.read("orders", RangeId(P1), 0)
 
 
+@pytest.mark.parametrize("nth", [2, 3, 4])
+async def test_what_comes_while_a_time_is_looked_for_is_not_passed_over(nth: int) -> None:
+    store, partition, asked = WatchedStore(), RangeId("e2.p01.v00-ff"), list[str]()
+
+    async def come(call: Call, key: str) -> None:
+        if call == "get" and key == flush_key(2, "broker-1", 11):
+            asked.append(key)
+            if len(asked) == nth:
+                await put(core, "orders", batch(partition, "late", at_us=100))
+
+    async with first_broker(store, parts=2) as core, first_broker(store, "broker-2") as other:
+        await in_era(core, 2)
+        await fill(core, partition, 10)
+        store.before = come
+        assert await other.sequence_before("orders", partition, 100) == 10
+
+
 @pytest.mark.parametrize("when", ["before", "amid"])
 @pytest.mark.parametrize("what", ["records", "part", "end", "extent", "time"])
 async def test_an_engine_says_no_damage_of_what_was_deleted_since_its_catalog(
