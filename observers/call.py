@@ -240,8 +240,7 @@ async def _cancel(
     except asyncio.CancelledError:
         await _cancel(task, until, waits - 1)
         raise
-    if not task.done():
-        task.cancel()
+    task.cancel()  # once more, where it has not ended
 
 
 def _has_returned(task: "asyncio.Task[Any]") -> bool:

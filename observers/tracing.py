@@ -25,7 +25,6 @@ from changefeed.feeds.feed import Change
 from changefeed.observers.call import RangeContext
 from changefeed.observers.dead_letters import DeadLetter
 from changefeed.observers.error_text import kind_of, text_of, trace_of
-from changefeed.observers.errors import ObserverFailed
 from changefeed.observers.trace_context import TraceContextPointer
 
 _CUT_OFF = "cut off: the host stops, or has lost the lease"
@@ -109,24 +108,14 @@ def record_dead_letter(letter: DeadLetter) -> None:
 
 
 def _record_end(span: Span, error: BaseException) -> None:
-    """Say why the batch was not done. What the observer raised at last goes before our own
-    error about it.
-    """
+    """Say why the batch was not done."""
     if isinstance(error, asyncio.CancelledError):
         span.set_status(StatusCode.ERROR, _CUT_OFF)
         span.set_attribute("error.type", kind_of(error))
         return
-    cause = error.__cause__ if isinstance(error, ObserverFailed) and error.__cause__ else error
     span.set_status(StatusCode.ERROR, text_of(error))
-    span.set_attribute("error.type", kind_of(cause))
-    _record_error(span, cause)
-
-
-def _record_error(span: Span, error: BaseException) -> None:
-    """Add it as an event, as the conventions have it."""
-    if not span.is_recording():
-        return
-    span.add_event(
+    span.set_attribute("error.type", kind_of(error))
+    span.add_event(  # as the conventions have it
         "exception",
         {
             "exception.type": kind_of(error),

@@ -82,8 +82,6 @@ class StoredDeadLetters:
         return True
 
     async def _inserted(self, letter: DeadLetter) -> bool:
-        if await self._store.get(LETTERS, letter.id) is not None:
-            return False
         text = json.dumps(msgspec.to_builtins(letter))  # ASCII, unlike that of msgspec
         name = uuid4().hex
         keys = []

@@ -32,17 +32,16 @@ class Told(FailureLog):
         super().__init__(get_logger())
         self.failures: list[tuple[int, str]] = []
         self.letters: list[DeadLetter] = []
-        self.gave_up = 0
+        self.waiting = 0
+
+    def keys_wait(self, *told: Any, **_: Any) -> None:
+        self.waiting = len(told[1])
 
     def observer_retrying(
         self, range_id: Any, attempt: int, error: BaseException, delay: float
     ) -> None:
         self.failures.append((attempt, str(error)))
         super().observer_retrying(range_id, attempt, error, delay)
-
-    def observer_gave_up(self, range_id: Any, error: BaseException, delay: float) -> None:
-        self.gave_up += 1
-        super().observer_gave_up(range_id, error, delay)
 
     def dead_letter(self, letter: DeadLetter) -> None:
         self.letters.append(letter)

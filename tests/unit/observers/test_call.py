@@ -173,6 +173,10 @@ class Calling(Bare):
     def __init__(self, *calls: Callable[[], Awaitable[None]]) -> None:
         self._calls = list(calls)
 
+    async def open(self, _context: object) -> str:  # type: ignore[override]
+        await self._calls.pop(0)()
+        return "7"
+
     async def process(self, _context: object, _changes: object) -> None:
         await self._calls.pop(0)()
 
@@ -195,7 +199,7 @@ async def test_a_call_that_has_returned_when_its_time_is_over_has_done_its_work(
     assert arrived.done()
     _, observer = at_the_same_moment(10)
     async with asyncio.timeout(10):
-        await CalledObserver(observer).process(CONTEXT, [])
+        assert await CalledObserver(observer).open(CONTEXT) == "7"
     await asyncio.sleep(1)  # nothing is left of the timeout
 
 

@@ -57,6 +57,8 @@ async def test_an_attempt_that_takes_too_long_is_cancelled_and_has_failed(call: 
     with pytest.raises(AttemptFailed, match=f"'{call}' did not end within 10 s"):
         await (limited.open(CONTEXT) if call == "open" else limited.process(CONTEXT, BATCH))
     assert now() == 10
+    with pytest.raises(AttemptFailed, match="'process' did not end"):  # though it returned then
+        await CalledObserver(Deaf(1), seconds=10).process(CONTEXT, BATCH)
 
 
 async def test_what_it_raises_when_it_is_cancelled_is_in_the_log() -> None:

@@ -269,6 +269,8 @@ async def test_what_two_hosts_put_at_once_is_one_letter_and_one_text() -> None:
     await asyncio.gather(*(in_store(store).put(LARGE) for _ in range(3)))
     assert (await store.list({LETTERS})).total == 1
     assert (await store.list({LETTER_PARTS})).total == 4
+    assert await in_store(store).remove(LARGE.id)
+    assert not (await store.list({LETTER_PARTS})).records
 
 
 class Recording:

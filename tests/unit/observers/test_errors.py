@@ -9,7 +9,7 @@ from tests.support.odd_errors import Opaque
 
 
 def grouped() -> BaseException:
-    return ExceptionGroup("tasks", [ValueError("one"), ExceptionGroup("", [MemoryError()])])
+    return BaseExceptionGroup("tasks", [SystemExit(), ExceptionGroup("", [MemoryError()])])
 
 
 def caused() -> BaseException:

@@ -4,7 +4,6 @@ import asyncio
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import chain
 from random import Random
@@ -17,7 +16,7 @@ from changefeed.feeds.feed import Change
 from changefeed.leases.errors import LeaseLost
 from changefeed.observers.adapters import adapt
 from changefeed.observers.dead_letters import DeadLetter, MemoryDeadLetters
-from changefeed.observers.errors import ObserverStuck
+from changefeed.observers.errors import ObserverFailed, ObserverStuck
 from changefeed.observers.observer import CloseReason, Context
 from tests.support import make
 from tests.support.handing import Handing
@@ -156,6 +155,10 @@ async def test_an_observer_on_which_everything_fails_is_replaced() -> None:
     await handing.process(batch(10))
     assert [x.closed for x in made] == [[CloseReason.FAILED], [CloseReason.FAILED], []]
     assert sorted(made[-1].done) == list(range(1, 11))
+    leaving = Handing(lambda: Away(1e9), retry={"attempts": 4})
+    leaving.handing_over = True
+    with pytest.raises(ObserverFailed, match="cannot take 1"):
+        await leaving.process(batch(1))
 
 
 async def test_an_observer_that_fails_to_open_is_opened_again_and_then_another_one() -> None:
@@ -167,7 +170,11 @@ async def test_an_observer_that_fails_to_open_is_opened_again_and_then_another_o
             if now() < 60:
                 raise OSError("no database")
 
-    handing = Handing(Away, retry={"attempts": 4})
+    leaving, handing = (Handing(Away, retry={"attempts": 4}) for _ in range(2))
+    leaving.handing_over = True
+    with pytest.raises(ObserverFailed, match="no database"):
+        await leaving.process(batch(1))
+    opened.clear()
     await handing.process(batch(2))
     assert handing.left == []
     groups = [opened.count(x) for x in dict.fromkeys(opened)]
@@ -346,8 +353,17 @@ async def test_where_its_order_is_kept_a_range_waits_for_a_change_that_fails() -
     handing = Handing(lambda: observer, ordering="range")
     await handing.process(batch(10), seconds=90)
     assert (observer.done, handing.left) == ([1, 2, 3], [*range(4, 11)])
+    assert handing.told.waiting == 1
     await handing.process([], seconds=200)
-    assert observer.done == [*range(1, 11)]
+    assert (observer.done, handing.told.waiting) == ([*range(1, 11)], 0)
+
+
+async def test_what_counts_against_a_change_is_known_to_its_next_owner() -> None:
+    keys = Handing(picky).keys
+    keys.add(batch(2, keys=1))
+    keys.add(batch(2, keys=1, first=3), {3: 2})
+    assert keys.failures() == {3: 2}
+    assert keys.next(1e9).changes == batch(1, keys=1)  # type: ignore[union-attr]
 
 
 async def test_a_slow_key_holds_up_no_other_one() -> None:
@@ -406,14 +422,3 @@ async def test_the_fence_ends_the_attempts(settings: dict[str, Any]) -> None:
     with pytest.raises(LeaseLost, match="the lease is not ours"):
         await handed.process([make.change(1, key="a"), make.change(2, key="b")])
     assert calls.count("a") == 1
-
-
-@pytest.mark.usefixtures("steady_delays")
-async def test_what_swallows_the_end_of_its_time_has_failed() -> None:
-    async def observe(_changes: Sequence[Change]) -> None:
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(3600)
-
-    handed = Handing(adapt(observe, {}), timeout=10.0, retry=RETRY)
-    await handed.process(batch(1), seconds=21.5)
-    assert [n for n, error in handed.told.failures if "'process' did not" in error] == [1, 2]
