@@ -197,6 +197,8 @@ class SqliteFile:
         # SQLite says of a pipe that its disk is broken.
         if os.path.exists(self._path) and not os.path.isfile(self._path):  # noqa: PTH110, PTH113 - these raise nothing
             raise StoreRefused(f"{self._path} is not a file: name another")
+        if os.path.exists(self._path) and not os.access(self._path, os.R_OK | os.W_OK):  # noqa: PTH110 - as above
+            raise self.refusal(f"permission denied; {_CLOSED}")
         with making(self._path):
             if self._must_exist:
                 self._require_file()
@@ -313,13 +315,11 @@ class SqliteFile:
 
 
 _DAMAGED = "it is damaged; restore it, or start over in another file"
-
-_MAY_PASS = {
-    sqlite3.SQLITE_READONLY: "make the file and its directory writable for this process",
-}
+_CLOSED = "let this process read and write the file and its directory"
+_MAY_PASS = {sqlite3.SQLITE_READONLY: _CLOSED}
 _WILL_NOT_PASS = {
     sqlite3.SQLITE_NOTADB: "it is not a SQLite file: name another",
-    sqlite3.SQLITE_CANTOPEN: "let this process read and write the file and its directory",
+    sqlite3.SQLITE_CANTOPEN: _CLOSED,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
 }
 

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import pytest
@@ -14,12 +14,11 @@ from tests.support.commands import every_command
 from tests.support.leased_log import make_home
 from tests.support.processes import ended
 
-Kind = Literal["folder", "empty", "locked", "in-locked", "below-file"]
-KINDS: Final[Sequence[Kind]] = ("folder", "empty", "locked", "in-locked", "below-file")
-PLACES: Final[Mapping[Kind, str]] = {
+PLACES: Final[Mapping[str, str]] = {
     "folder": "folder",
     "empty": "empty",
     "locked": "locked",
+    "read-only": "copy.db",
     "in-locked": "closed/x",
     "below-file": "lines/x",
 }
@@ -31,7 +30,7 @@ OF_PLACE: Final = "--feed=eventlog:{place}"
 LETTERS: Final = "--set=observer.dead_letters={scheme}:{place}"
 RANGE: Final = "e1.p01.v00-ff"
 
-WRONG: Final[Mapping[str, Sequence[Kind]]] = {
+WRONG: Final[Mapping[str, Sequence[str]]] = {
     # A command with a place, and the kinds of place that are right for it.
     f"run --observer=log --feed=eventlog:log {IN_PLACE}": ["empty"],
     f"run --observer=log {OF_PLACE} {LEASES}": [],
@@ -48,7 +47,7 @@ WRONG: Final[Mapping[str, Sequence[Kind]]] = {
     f"reset --all --to=now --yes {OF_PLACE} {LEASES}": [],
     f"range split {RANGE} --feed=eventlog:log {IN_PLACE}": [],
     f"range merge {RANGE}~00-7f {RANGE}~80-ff --feed=eventlog:log {IN_PLACE}": [],
-    f"positions export {{place}} {FLEET}": ["empty", "locked"],
+    f"positions export {{place}} {FLEET}": ["empty", "locked", "read-only"],
     f"positions export - --feed=eventlog:log {IN_PLACE}": [],
     f"positions import {{place}} --yes {FLEET}": [],
     f"positions import checkpoint:{{place}} --yes {FLEET}": [],
@@ -67,7 +66,7 @@ WRONG: Final[Mapping[str, Sequence[Kind]]] = {
     "config broker {place}": [],
     "config pipeline {place}": [],
     "produce {place} lines --key=k": ["folder"],
-    "produce log {place} --key=k": ["empty"],
+    "produce log {place} --key=k": ["empty", "read-only"],
     "log create {place}": ["folder"],
     "log status {place}": [],
     f"log split {{place}} {RANGE}": [],
@@ -151,15 +150,16 @@ def run_all(cases: Sequence[str], home: Path) -> list[Ended]:
     return [msgspec.json.decode(x, type=Ended) for x in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_wrong_place_is_a_message_and_exit_code_2(kind: Kind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", PLACES)
+async def test_a_wrong_place_is_a_message_and_exit_code_2(kind: str, tmp_path: Path) -> None:
     await make_home(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty").touch()
     (tmp_path / "locked").touch(mode=0o000)
     (tmp_path / "closed").mkdir(mode=0o000)
-    place, home = PLACES[kind], str(tmp_path)
-    cases = [x.format(place=place, home=home) for x in WRONG if kind not in WRONG[x]]
+    (tmp_path / "copy.db").write_bytes((tmp_path / "leases.db").read_bytes())
+    (tmp_path / "copy.db").chmod(0o444)
+    cases = [x.format(place=PLACES[kind], home=tmp_path) for x in WRONG if kind not in WRONG[x]]
     try:
         found = run_all(cases, tmp_path)
     finally:
