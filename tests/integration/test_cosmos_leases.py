@@ -534,7 +534,7 @@ async def test_a_wrong_key_is_refused_and_shown_nowhere(
     ("options", "advice"),
     [
         ("?prefix=p&mode=some", "unknown mode 'some'"),
-        ("?processor=p", "give both, or prefix="),
+        ("?processor=p", "give both (in quotes"),
         ("?processor=p&feed=orders", "should be feed=DATABASE/CONTAINER"),
         (
             "?name=p",

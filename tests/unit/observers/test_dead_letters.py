@@ -46,7 +46,7 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["sqlite", "jsonl"])
 async def test_a_path_that_no_file_can_have_is_refused_and_not_missing(scheme: str) -> None:
-    with pytest.raises(StoreRefused, match=r"x: File name too long$"):
+    with pytest.raises(StoreRefused, match=r"x: File name too long"):
         async with open_dead_letters(f"{scheme}:{'x' * 5000}", OpenOptions(must_exist=True)):
             pass
 
