@@ -74,8 +74,8 @@ class Activity:
         )
 
     def of(self, range_id: RangeId) -> RangeActivity:
-        """Return what is known of a range. What is told of one that this host does not own, or
-        no more, is dropped.
+        """Return what is known of a range, to be changed in place: to no effect if this host
+        does not own it, or no more.
         """
         return self.ranges.get(range_id) or RangeActivity(since=0.0, position=Position(""))
 

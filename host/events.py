@@ -291,9 +291,9 @@ class HostEvents(FailureLog):
         self, range_id: RangeId, waiting: Collection[Waiting], *, outage: bool
     ) -> None:
         oldest = next(iter(waiting), None)
-        told = None
+        longest = None
         if oldest is not None:
-            told = WaitingKey(
+            longest = WaitingKey(
                 key=one_line(oldest.change.key, MAX_TEXT),
                 sequence=oldest.change.sequence,
                 tries=oldest.tries,
@@ -301,7 +301,7 @@ class HostEvents(FailureLog):
                 next_try=None if outage else self.activity.wall_time_of(oldest.until),
             )
         known = self.activity.of(range_id)
-        known.health = known.health.waits(len(waiting), told)
+        known.health = known.health.waits(len(waiting), longest)
 
     def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
         self._metrics.count(m.STUCK, range=range_id)

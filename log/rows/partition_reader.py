@@ -194,9 +194,9 @@ class PartitionReader:
     async def sequence_before(self, name: str, wanted: RangeId, time_us: int) -> int:
         """Return the last sequence before the first record committed at or after a time.
 
-        At least the last that is gone, which alone is asked for with ``EARLIEST``: a range is
-        read from its beginning to where it is damaged. The last of all if there is no such
-        record yet.
+        At least the last that is gone; the last of all if there is no such record yet.
+        ``EARLIEST`` asks for the last that is gone alone, so that damage further on does not
+        keep anyone from reading up to it.
         """
         partition, key = self.ranges.of(name).partition(wanted), (name, wanted)
         start = await self.start(name, partition)

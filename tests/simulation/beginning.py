@@ -4,8 +4,8 @@ Such a world has a history before it has hosts: changes, and ranges that come an
 so, too, while the first leases are created; answers get lost then, and a host may die.
 
 From a time on, each change is *owed*: it must be delivered. At now, each is that is written
-once the root or a lease holds its key. What was written before that is *barred*: nobody may
-deliver it, unless a person moves a position back. What is written in between is neither.
+once the root or a lease holds its key. What lies before the start must not be delivered (it is
+*barred*), unless a person moves a position back. What is written in between may be.
 """
 
 import asyncio

@@ -34,8 +34,8 @@ class Told(FailureLog):
         self.letters: list[DeadLetter] = []
         self.waiting = 0
 
-    def keys_wait(self, *told: Any, **_: Any) -> None:
-        self.waiting = len(told[1])
+    def keys_wait(self, *which: Any, **_: Any) -> None:
+        self.waiting = len(which[1])
 
     def observer_retrying(
         self, range_id: Any, attempt: int, error: BaseException, delay: float
