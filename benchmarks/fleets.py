@@ -34,6 +34,10 @@ class Watched:
         """Writes and claims that got no answer."""
         self._me = HostName(me)
 
+    @property
+    def renew_each(self) -> bool:
+        return self._inner.renew_each  # known without a call
+
     async def replace(self, lease: Lease) -> Lease:
         self._count("replace")
         if lease.next_owner == self._me != lease.owner:

@@ -66,7 +66,7 @@ class Cluster:
         """Start brokers; return once all that run have a place in the newest era."""
         for name in names:
             port = free_port()
-            command = [sys.executable, "-P", "-m", self._module, "broker"]
+            command = [sys.executable, "-m", self._module, "broker"]
             with (self.folder / f"{name}.log").open("ab") as log:
                 process = await asyncio.create_subprocess_exec(
                     *command,

@@ -1,4 +1,4 @@
-"""A broker that writes down when each put of an object with records began and ended.
+"""A broker that writes down when each write of records to its row began and ended.
 
 ``python -m benchmarks.brokers.timed_broker broker …`` is the command, with lines of two
 moments (``time.monotonic``, which all processes of a machine share) in the file that
@@ -6,27 +6,25 @@ moments (``time.monotonic``, which all processes of a machine share) in the file
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
 from changefeed.cli import main
-from changefeed.log.stores import addresses
-from changefeed.log.stores.local_store import LocalStore
+from changefeed.log.stores import local_store
+from changefeed.log.stores.frame_writer import FrameWriter
 
 
-class TimedStore(LocalStore):
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self._puts = Path(os.environ["BENCH_PUTS"]).open("a", buffering=1)  # noqa: SIM115
+class TimedWriter(FrameWriter):
+    puts = Path(os.environ["BENCH_PUTS"]).open("a", buffering=1)  # noqa: SIM115
 
-    def _write(self, key: str, data: bytes, *, replace: bool) -> bool:
+    def append(self, objects: Sequence[bytes]) -> bool:
         began = monotonic()
-        created = super()._write(key, data, replace=replace)
-        if key.startswith("wal/"):
-            self._puts.write(f"{began} {monotonic()}\n")
-        return created
+        durable = super().append(objects)
+        self.puts.write(f"{began} {monotonic()}\n")
+        return durable
 
 
 if __name__ == "__main__":
-    vars(addresses)[LocalStore.__name__] = TimedStore  # in the place of the one it opens
+    vars(local_store)[FrameWriter.__name__] = TimedWriter  # in the place of the one it makes
     main()

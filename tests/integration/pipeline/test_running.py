@@ -32,7 +32,7 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
 ) -> None:
     feed = a_log(tmp_path / "log", {"a": 30}, parts=1)
     hold, progress, reader = DrainGate(tmp_path), TableProgress(), InMemoryMetricReader()
-    away = [FeedUnavailable("the feed is locked. Ask again")]
+    away = [FeedUnavailable("the feed is locked. Ask again") for _ in range(2)]
     reasons: list[str | None] = []
     counts: list[int] = []
 
@@ -60,7 +60,7 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
     assert reasons[-1] is None
     (seen,) = progress.status().tables
     assert (seen.batch, seen.lag, [x.lag for x in seen.ranges]) == (2, 0, [0])
-    assert _counted(reader, "changefeed.pipeline.failures") == 1
+    assert _counted(reader, "changefeed.pipeline.failures") == 2
     assert _counted(reader, "changefeed.pipeline.batches") == 3
     assert _counted(reader, "changefeed.pipeline.changes") == 30
 
