@@ -224,8 +224,10 @@ def decode_catalog(data: bytes, identity: str) -> Catalog:
         raise FeedRefused(_damaged(what, str(error))) from error
     if header.identity != identity:
         raise FeedRefused(
-            f"{what} is of another cluster ({header.identity[:8]}) than this one "
-            f"({identity[:8]}): restore the store from one copy"
+            f"{what} is of another log ({header.identity[:8]}) than this one "
+            f"({identity[:8]}): it was deleted and recreated while it was open, or restored "
+            f"in part. Start again, after resetting the leases of its feeds; or restore the "
+            f"store from one copy"
         )
     require_format(header.format, what)
     try:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import ExitStack
 from random import Random
-from types import TracebackType
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -53,12 +52,7 @@ class RecordedFleet:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with self._stack:
             for name in [*self._hosts]:
                 await self.stop(name)

@@ -1,7 +1,6 @@
 """The leases in a SQLite file that a test looks into."""
 
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from changefeed.leases.stored import StoredLeases
@@ -20,10 +19,5 @@ class SqliteLeases(StoredLeases):
         await self._file.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._file.close()
