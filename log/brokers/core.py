@@ -248,10 +248,7 @@ class BrokerCore:
     async def end(self, collection: str, partition: RangeId) -> PartitionBounds:
         """Return the last sequence that a partition has now, and the last that is gone."""
         await self.look_for(collection, partition)
-        found = await self._partitions.extent(
-            collection, self.ranges.of(collection).partition(partition)
-        )
-        return PartitionBounds(start=found.start, last=found.last)
+        return await self._partitions.bounds(collection, partition)
 
     async def known_end(self, collection: str, partition: RangeId) -> int | None:
         """Return the last sequence of a partition that is closed or ours; ``None`` else."""
@@ -259,7 +256,7 @@ class BrokerCore:
         found = ranges.partition(partition)
         if found.era < ranges.newest:
             try:
-                return (await self._partitions.extent(collection, found)).last
+                return (await self._partitions.bounds(collection, partition)).last
             except (RangeDamaged, StoreError):
                 return None  # reading the partition raises it
         writer = self.writer.writer(found.era)

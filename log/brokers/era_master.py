@@ -134,4 +134,6 @@ class EraMaster:
             row = OpenRow(place, self._wall_us, last=reader.known, knows_ends=False)
             made = row.make({}, seal=True)
             await self._store.create(made.key, made.data)
-            await reader.tail()  # another master may have been first
+            # Another master may have been first, and the row's beginning be deleted by now.
+            reader = self._readers.row(await self._catalogs.refresh(), era.number, broker)
+            await reader.tail()

@@ -96,21 +96,22 @@ class StoredCollection:
     async def ends(self, names: Sequence[RangeId]) -> _Bounds:
         """Return where partitions begin and end. Raise ``RangeDamaged`` where none can say."""
         await self._refresh()
-        return await self._ends_of(names, certain=True)
+        return await self._ends_of(names)
 
-    async def _ends_of(self, names: Sequence[RangeId], *, certain: bool) -> _Bounds:
+    async def _ends_of(self, names: Sequence[RangeId]) -> _Bounds:
         found, lasts = {}, dict[str, Mapping[Key, int]]()
         for partition in map(self.ranges.partition, names):
             with answers_of_feeds():
                 if partition.era < self.ranges.newest:
-                    start, last, *_ = await self._partitions.extent(self.name, partition)
+                    there = await self._partitions.bounds(self.name, partition.id)
                 else:
-                    start = await self._partitions.start(self.name, partition)
                     row = partition.broker
                     if row not in lasts:
-                        lasts[row] = await self._partitions.lasts(partition, certain=certain)
+                        lasts[row] = await self._partitions.lasts(partition)
+                    start = await self._partitions.start(self.name, partition)
                     last = lasts[row].get((self.name, partition.id), 0)
-            found[partition.id] = PartitionBounds(start=start, last=last)
+                    there = PartitionBounds(start=start, last=last)
+            found[partition.id] = there
         return found
 
     async def _has_ended(self, partition: Partition) -> bool:
@@ -125,20 +126,20 @@ class StoredCollection:
         """See ``Source.end``."""
         del of_writer
         await self._refresh()
-        return (await self._ends_of([name], certain=False))[name]
+        with answers_of_feeds():
+            return await self._partitions.bounds(self.name, name)
 
     async def news(
         self, after: Mapping[RangeId, int], *, wait: float
     ) -> Mapping[RangeId, PartitionNews]:
         """See ``Source.news``: it never waits."""
         del wait
-        await self._refresh()
         rows, found = dict[tuple[int, str], list[RangeId]](), {}
         for partition in map(self.ranges.partition, after):
             rows.setdefault((partition.era, partition.broker), []).append(partition.id)
         for names in rows.values():  # thousands of partitions lie in one
             try:
-                ends = await self._ends_of(names, certain=True)
+                ends = await self._ends_of(names)
             except RangeDamaged:
                 ends = {}  # ``read`` says which object is damaged
             ended = await self._has_ended(self.ranges.partition(names[0]))
@@ -153,7 +154,6 @@ class StoredCollection:
         del wait
         blocks = await self._known(name, after, most)
         if not blocks:
-            await self._refresh()
             blocks = await self._blocks(name, after, most)
         if not blocks and await self._has_ended(self.ranges.partition(name)):
             await self._refresh()  # it may say by now where the partition has ended

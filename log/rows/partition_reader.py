@@ -17,6 +17,7 @@ from changefeed.log.catalog.ranges import Partition, RangesCache
 from changefeed.log.errors import Damaged, position_beyond, position_gone, unreadable
 from changefeed.log.format.pack import Key
 from changefeed.log.protocol.messages import Block, ReadResult
+from changefeed.log.protocol.wire import PartitionBounds
 from changefeed.log.rows.extents import Extent, extent_of
 from changefeed.log.rows.row_reader import ALL, RowReader
 from changefeed.log.rows.row_readers import RowReaders
@@ -43,7 +44,7 @@ def _by_newest(method: _Method[P, T]) -> _Method[P, T]:
             try:
                 return await method(self, *args, **named)
             except RangeDamaged:
-                if (await self.catalogs.refresh()).number == number:
+                if await self.is_newest(number):
                     raise
 
     update_wrapper(asked, method)
@@ -72,12 +73,24 @@ class PartitionReader:
         self._is_ours = is_ours
 
     async def row(self, partition: Partition, *, fresh: bool = True) -> RowReader:
-        """Return the row of a partition, ``fresh``: as far as it can be read now."""
-        row = self._rows.row(self.catalogs.newest, partition.era, partition.broker)
-        if (fresh or row.is_new) and not self._is_ours(partition):
+        """Return the row of a partition, ``fresh``: as far as it can be read now.
+
+        It ends where an object is missing only by the newest catalog, as in ``_by_newest``.
+        """
+        while True:
+            catalog = self.catalogs.newest
+            row = self._rows.row(catalog, partition.era, partition.broker)
+            is_known = row.sealed_at is not None or not (fresh or row.is_new)
+            if is_known or self._is_ours(partition):
+                return row
             with suppress(Damaged):  # who reads up to there is told
                 await row.tail()
-        return row
+            if await self.is_newest(catalog.number):
+                return row
+
+    async def is_newest(self, number: int) -> bool:
+        """Whether there is no catalog behind one: what is missing was not deleted."""
+        return (await self.catalogs.refresh()).number == number
 
     @_by_newest
     async def extent(self, name: str, partition: Partition) -> Extent:
@@ -96,15 +109,20 @@ class PartitionReader:
             return (await self.extent(name, partition)).start
         return found.truncation_of(partition.id, partition.era, 0, 0).start
 
+    async def bounds(self, name: str, wanted: RangeId) -> PartitionBounds:
+        """Return where the records of a partition begin and end now."""
+        found = await self.extent(name, self.ranges.of(name).partition(wanted))
+        return PartitionBounds(start=found.start, last=found.last)
+
     @_by_newest
-    async def lasts(self, partition: Partition, *, certain: bool) -> Mapping[Key, int]:
-        """Return the last sequences of all partitions in the row of one that is open. With
-        ``certain``, raise ``RangeDamaged`` where there may be more that cannot be read.
+    async def lasts(self, partition: Partition) -> Mapping[Key, int]:
+        """Return the last sequences of all partitions in the row of one that is open.
+
+        Raise ``RangeDamaged``, too, where there may be more that cannot be read.
         """
         row = await self.row(partition)
         with damage_of(partition.id, "the end"):
-            if certain:
-                await row.check_end()
+            await row.check_end()
             return await row.lasts()
 
     async def kept(self, name: str, wanted: RangeId, after: int) -> Partition:

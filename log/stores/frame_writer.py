@@ -155,7 +155,8 @@ class FrameWriter:
         if self._lock is None:
             self._make_folder(self._folder)
             self._lock = locked(self._folder)
-            if self._lock is None:
+            was_begun = bool(firsts_in(self._folder) or durable_in(self._folder))
+            if self._lock is None or was_begun:  # also where its first files are deleted
                 return None
         path = log_path(self._folder, self._durable + 1)
         try:

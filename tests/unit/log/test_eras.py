@@ -8,10 +8,15 @@ import pytest
 
 from changefeed.feeds.errors import RangeDamaged
 from changefeed.feeds.feed import RangeId
-from changefeed.log.brokers.run_core import open_core
+from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.brokers.members import Heartbeat
+from changefeed.log.brokers.run_core import no_answer, open_core
+from changefeed.log.catalog.catalog import Row
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
+from changefeed.log.catalog.transitions import open_first_era, with_kept_from
 from changefeed.log.ids import range_id
 from changefeed.log.reading.stored_collection import StoredCollection
+from changefeed.log.rows.open_row import OpenRow, WriterPlace
 from changefeed.log.stores.memory_store import MemoryStore
 from changefeed.log.stores.store import version_of
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -101,6 +106,25 @@ async def test_a_damaged_object_of_a_dead_broker_keeps_no_era_from_opening(
         assert (await first.end("orders", theirs)).last == 40
         assert await keys_of(first, "orders", theirs) == [f"k{n}" for n in range(1, 41)]
         assert not first.failing
+
+
+async def test_a_master_that_was_frozen_ends_no_row_where_its_beginning_is_deleted_by_now() -> (
+    None
+):
+    store, dead = MemoryStore(), Row(broker="broker-2", incarnation="i")
+    heartbeat = Heartbeat(name="broker-1", incarnation="j", beat=0)
+    cluster = await open_cluster(store)
+    core = BrokerCore(store, cluster, heartbeat, QUICK, ping=no_answer, clock=now)
+    frozen = await core.catalogs.change(lambda x: open_first_era(x, [dead], 0))
+    row = OpenRow(WriterPlace(cluster.identity, 1, dead.broker, dead.incarnation), last=64)
+    for _ in range(6):
+        row.add(made := row.make({}))
+        await store.create(made.key, made.data)
+    other = CatalogStore(store, cluster)
+    await other.change(lambda x: with_kept_from(x, {(1, dead.broker): 65}))
+    await core.master._seal(frozen, dead.broker)
+    reader = core.readers.row(other.newest, 1, dead.broker)
+    assert await reader.tail() == reader.sealed_at == 71
 
 
 async def test_a_change_whose_answer_is_lost_or_that_is_second_is_made_once() -> None:

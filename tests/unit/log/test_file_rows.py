@@ -376,6 +376,8 @@ def test_files_follow_each_other_and_go_when_no_frame_of_them_is_needed(
     assert reader.find(FOLDER, second) is not None
     reader.drop(FOLDER, {*range(1, 21)})
     assert len(logs()) == 1  # it is written still
+    row.disk.end_process()
+    assert not FrameWriter(FOLDER, row.disk.make_folder).append([b"a seal"])  # nor begun again
     del row.disk.names[FOLDER]["durable"]
     assert close_frames(FOLDER, row.disk.make_folder) == 20
     reader.drop(FOLDER, {*range(1, 21)})
