@@ -4,12 +4,8 @@ import json
 import textwrap
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from changefeed.cli.io.files import write_out
-from changefeed.cli.io.report import say
-from changefeed.runtime.errors import UserError
 from changefeed.runtime.settings_schema import Entry, SectionDoc, sections
 
 _WIDTH = 96
@@ -50,16 +46,6 @@ def settings_text(kind: str) -> str:
     model = getattr(import_module(module), name)
     text = config_text(head, model)
     return f"{text}\n{_PROCESSORS}" if model.of_processors else text
-
-
-def write_config(file: str, text: str, *, force: bool) -> None:
-    """Write the file and say so. Raise ``UserError`` if it is there already, unless forced."""
-    there = file != "-" and Path(file).exists()
-    if there and not (force and Path(file).is_file()):
-        more = " already; --force overwrites it" if Path(file).is_file() else " and is no file"
-        raise UserError(f"{file} is there{more}")
-    if write_out(file, text.encode()):
-        say(f"wrote {file}")
 
 
 def config_text(head: str, model: type) -> str:

@@ -48,11 +48,18 @@ class ConfigFlags(SettingsFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeaseFlags(ConfigFlags):
+class FeedFlags(ConfigFlags):
+    """The flags of every command about a fleet: all take the same, whatever they read."""
+
     leases: Annotated[
         str | None,
         typer.Option("--leases", help="Where leases are kept: sqlite:FILE, cosmos://…"),
         SettingPath(("leases", "address")),
+    ] = None
+    feed: Annotated[
+        str | None,
+        typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
+        SettingPath(("feed", "address")),
     ] = None
 
     def nested(self) -> dict[str, Any]:
@@ -60,15 +67,6 @@ class LeaseFlags(ConfigFlags):
         if self.leases is not None:  # it goes before two stores that are named elsewhere
             put(nested, ["leases", "checkpoints"], None)
         return nested
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeedFlags(LeaseFlags):
-    feed: Annotated[
-        str | None,
-        typer.Option("--feed", help="Where changes come from: eventlog:DIRECTORY, cosmos://…"),
-        SettingPath(("feed", "address")),
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
+    AsyncExitStack,
     ExitStack,
     asynccontextmanager,
     contextmanager,
@@ -98,17 +99,29 @@ def _target(log: str, parts: int | None) -> _Target:
 
 @asynccontextmanager
 async def _in_log(home: Path, parts: int | None) -> AsyncIterator[Appender]:
-    """Create the log if it is missing; refuse options that an existing log cannot meet."""
-    if await asyncio.to_thread(has_nothing, home):
-        await create_log(home, DEFAULT_PARTS if parts is None else parts)
-    async with EventLogWriter.open(home) as writer:
-        there = writer.collection.parts
-        if parts not in (None, there):
-            raise UserError(
-                f"the log at {home} has {there} parts, and that is for good: leave out "
-                f"--parts {parts}, or make another log"
-            )
-        yield Appender(writer, under_way=0)  # one batch is one transaction
+    """Make a missing log with its first change: a mistake, such as a wrong --key, leaves none.
+
+    Refuse options that an existing log cannot meet.
+    """
+    async with AsyncExitStack() as stack:
+        writers: list[EventLogWriter] = []
+
+        async def open_writer() -> EventLogWriter:
+            if not writers:
+                if await asyncio.to_thread(has_nothing, home):
+                    await create_log(home, DEFAULT_PARTS if parts is None else parts)
+                writer = await stack.enter_async_context(EventLogWriter.open(home))
+                if parts not in (None, there := writer.collection.parts):
+                    raise UserError(
+                        f"the log at {home} has {there} parts, and that is for good: leave "
+                        f"out --parts {parts}, or make another log"
+                    )
+                writers.append(writer)
+            return writers[0]
+
+        if not await asyncio.to_thread(has_nothing, home):
+            await open_writer()  # say what is wrong with it before any input comes
+        yield Appender(open_writer, under_way=0)  # one batch is one transaction
 
 
 async def _produce(

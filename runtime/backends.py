@@ -81,7 +81,7 @@ class BackendTable(Generic[BackendT]):
     """All backends of one group of entry points.
 
     ``what`` completes "... is not an address of ...". ``refuse`` makes the error that is raised
-    for an address that cannot be used, from its text.
+    for an address that cannot be used, from its text. The first scheme is that of files.
     """
 
     def __init__(
@@ -107,8 +107,10 @@ class BackendTable(Generic[BackendT]):
             raise self._refuse(f"the address of {self._what} cannot be read: {unreadable}")
         backend = self._backend(scheme) if colon else None
         if backend is None:
+            first, bare = self.schemes()[0], text and not colon
+            meant = f" Did you mean {first}:{text}?" if bare else ""
             raise self._refuse(
-                f"{text!r} is not an address of {self._what}. Known schemes: "
+                f"{text!r} is not an address of {self._what}.{meant} Known schemes: "
                 f"{', '.join(self._listed())}"
             )
         if not place and backend.place:

@@ -25,13 +25,14 @@ def config(
             show_default="changefeed.toml, KIND.toml",
         ),
     ] = None,
-    *,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
 ) -> None:
     """Write a file with all settings and their defaults, for --config."""
-    from changefeed.cli.config_file import settings_text, write_config
+    from changefeed.cli.config_file import settings_text
+    from changefeed.cli.io.files import write_out
+    from changefeed.cli.io.report import say
 
     with exit_on_error():
         names = {Kind.HOST: "changefeed.toml"}
         name = file or names.get(kind, f"{kind}.toml")
-        write_config(name, settings_text(kind.value), force=force)
+        if write_out(name, settings_text(kind.value).encode()):
+            say(f"wrote {name}")

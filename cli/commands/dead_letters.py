@@ -7,7 +7,7 @@ import typer
 
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
-from changefeed.cli.host_flags import ConfigFlags, LeaseFlags, ReplayFlags
+from changefeed.cli.host_flags import ConfigFlags, FeedFlags, ReplayFlags
 from changefeed.runtime.exit_codes import FAILED
 
 dead_letters = typer.Typer(
@@ -81,7 +81,7 @@ def discard(ids: Ids = None, *, all_: All = False, flags: ConfigFlags) -> None:
 
 @dead_letters.command()
 @with_flags
-def park(range_: Range, key: Key, *, flags: LeaseFlags) -> None:
+def park(range_: Range, key: Key, *, flags: FeedFlags) -> None:
     """Put the change that a key waits for to the dead letters, so that the key goes on.
 
     The host that reads the range tries the change once more before. If the change fails, it
@@ -95,7 +95,7 @@ def park(range_: Range, key: Key, *, flags: LeaseFlags) -> None:
 
 @dead_letters.command()
 @with_flags
-def release(range_: Range, key: Key, *, flags: LeaseFlags) -> None:
+def release(range_: Range, key: Key, *, flags: FeedFlags) -> None:
     """Try the change that a key waits for now; the host that reads the range does so."""
     from changefeed.cli import waiting_keys
 

@@ -7,7 +7,7 @@ import typer
 
 from changefeed.cli.exit_codes import exit_on_error
 from changefeed.cli.flags import with_flags
-from changefeed.cli.host_flags import LeaseFlags
+from changefeed.cli.host_flags import FeedFlags
 from changefeed.runtime.errors import UserError
 
 
@@ -17,7 +17,7 @@ def pause(
         list[str] | None, typer.Argument(metavar="RANGE", help="The ranges to pause.")
     ] = None,
     *,
-    flags: LeaseFlags,
+    flags: FeedFlags,
     all_: Annotated[
         bool, typer.Option("--all", help="All ranges: the whole fleet stands still.")
     ] = False,
@@ -55,7 +55,7 @@ def resume(
         ),
     ] = None,
     *,
-    flags: LeaseFlags,
+    flags: FeedFlags,
 ) -> None:
     """Read paused ranges again, from their checkpoints on."""
     from changefeed.cli import pausing

@@ -28,7 +28,7 @@ def export(
     """Save the position of each range, and which ranges have ended or are paused.
 
     Hosts may run meanwhile. Each position is a checkpoint; the list of ranges is of one moment.
-    An existing file is replaced as a whole or not at all.
+    It does not overwrite a file: an earlier export may be the way back.
     """
     from changefeed.cli import position_export
 

@@ -18,25 +18,30 @@ def write_out(file: str, document: bytes) -> bool:
 
 
 def write_file(file: Path, document: bytes) -> None:
-    """Replace a file at once or not at all; write into what is none, a device or a pipe."""
+    """Make a file at once or not at all; write into what is none, a device or a pipe.
+
+    Raise ``UserError`` if the file is there already: what it holds may have no copy.
+    """
     try:
-        if is_there(file) and not file.is_file():
-            write_into(file, document)
+        if not is_there(file):
+            _make_file(file.resolve(), document)
+        elif file.is_file():
+            raise UserError(f"{file} is there already: delete it first, or name another file")
         else:
-            _replace_file(file.resolve(), document)
+            write_into(file, document)
     except (OSError, ValueError, RuntimeError) as error:  # "/" and the like; links in a circle
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{str(file)!r} cannot be written: {reason}") from error
 
 
-def _replace_file(file: Path, document: bytes) -> None:
+def _make_file(file: Path, document: bytes) -> None:
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with fresh.open("wb") as writing:
             writing.write(document)
             writing.flush()
             os.fsync(writing.fileno())
-        fresh.replace(file)
+        fresh.rename(file)
     except OSError:
         fresh.unlink(missing_ok=True)
         raise

@@ -116,7 +116,7 @@ def top_level_names(python: Path, cwd: Path) -> list[str]:
 def works(home: Path, cwd: Path) -> None:
     command = home / "bin/changefeed"
     assert run(command, "--version", cwd=cwd).startswith("changefeed ")
-    run(command, "config", "host", "--force", cwd=cwd)
+    run(command, "config", "host", "-", cwd=cwd)
     run(command, "pipeline", "status", "--help", cwd=cwd)
     assert "changefeed" in top_level_names(home / "bin/python", cwd)
 

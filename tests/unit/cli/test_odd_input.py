@@ -126,6 +126,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("positions.json").write_text(positions)
     Path("ended.json").write_text(positions.replace('"end": null', '"end": {"children": []}'))
     Path("notes.txt").write_text("remember the milk")
+    Path("lines.jsonl").write_text('{"k": "a"}\n')
     Path("utf16.toml").write_text("[feed]", "utf-16")
     Path("empty.db").touch()
     return tmp_path
@@ -149,9 +150,9 @@ def files(home: Path) -> dict[str, int]:
     ("command", "fact"),
     [
         ("status", "/leases.db yet"),
-        ("status --json", "/leases.db yet"),
         ("status --leases=sqlite:empty.db", "/empty.db yet"),
         ("status --feed=nats:x", "'nats:x' is not an address of a feed"),
+        ("status --feed=data/log", "Did you mean eventlog:data/log?"),
         ("status --feed=brokers://[::1/x", "Invalid IPv6 URL"),
         ("status --feed=eventlog:", "eventlog:DIRECTORY"),
         ("doctor --watch=0", "there are no leases at"),
@@ -164,6 +165,7 @@ def files(home: Path) -> dict[str, int]:
         ("pause --all", "there are no leases at"),
         ("reset --all --to=now", "there are no leases at"),
         ("positions export saved.json", "there are no leases at"),
+        ("config host notes.txt", "notes.txt is there already"),
         ("positions import ended.json --yes", "has not ended"),
         ("dead-letters list", "there are no dead letters at"),
         (
@@ -178,10 +180,11 @@ def files(home: Path) -> dict[str, int]:
         ("dead-letters replay x --of=y --observer=log", "--of goes with --all"),
         ("produce more none.jsonl --key=k", "none.jsonl cannot be read: No such file"),
         (
-            "produce notes.txt/log notes.txt --key=k",
+            "produce notes.txt/log lines.jsonl --key=k",
             "no event log can be made at notes.txt/log",
         ),
-        ("produce more notes.txt --key=k --parts=0", "a log has 1 to 4096 parts, not 0"),
+        ("produce more lines.jsonl --key=k --parts=0", "a log has 1 to 4096 parts, not 0"),
+        ("produce more lines.jsonl --key=kind", "line 1: it has no 'kind'"),
         ("produce broker://h:1/o --key=k", "brokers://h:1/o?"),
         ("produce brokers://h:1/o - --key=k --parts=3", "log create"),
         ("log create notes.txt", "notes.txt is a file. Give the directory of a log"),
