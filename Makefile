@@ -65,7 +65,7 @@ dist: $(VENV)/.ready  ## Build wheels and sdists, check their metadata, install 
 	$(BIN)/hatchling build -d dist
 	cd emulator && ../$(BIN)/hatchling build -d ../dist
 	$(BIN)/twine check --strict dist/*
-	CHANGEFEED_DIST=$(CURDIR)/dist $(BIN)/pytest -q tests/acceptance/test_packaging.py \
+	TEST_DIST=$(CURDIR)/dist $(BIN)/pytest -q tests/acceptance/test_packaging.py \
 		tests/acceptance/test_emulator_wheel.py $(ARGS)
 
 version:  ## Write VERSION into all that repeats it.

@@ -298,7 +298,7 @@ class Settings(AllSettings):
 
     prefix = "CHANGEFEED_"
     init_command = "changefeed config host"
-    foreign_sections = ("pipeline",)
+    foreign_sections = ("pipeline", "config", "started_as")
     of_processors = ("feed", "leases", "observer", "cosmos", "backends")
 
     host: HostSettings = HostSettings.defaults()

@@ -41,7 +41,7 @@ from changefeed.runtime.paths import absolute_address
 from changefeed.runtime.quantities import seconds, size
 from changefeed.runtime.settings_errors import (
     Sources,
-    misspelled_variables,
+    ignored_variables,
     not_json,
     unknown_variables,
     wrong_settings,
@@ -133,7 +133,7 @@ class AllSettings(Section):
     init_command: ClassVar[str]
     """The command that writes a file with all of them."""
     foreign_sections: ClassVar[tuple[str, ...]] = ()
-    """Sections in the environment that are another process's."""
+    """Sections in the environment that are another process's, and what is no setting."""
     of_processors: ClassVar[tuple[str, ...]] = ()
     """Sections that each of several processors may have for itself."""
 
@@ -166,7 +166,7 @@ def read_processors(
     names = reading.processors()
     prefixes = (model.prefix, *map(reading.prefix, names))
     for prefix in prefixes:
-        for text in misspelled_variables(model, os.environ, prefix):
+        for text in ignored_variables(model, os.environ, prefix, foreign):
             _log.warning(text)
     found, wrong = dict[str, SettingsT](), list[str]()
     for name in names or ("",):

@@ -148,23 +148,36 @@ def unknown_variables(
     return found
 
 
-def misspelled_variables(model: type, environ: Mapping[str, str], prefix: str) -> list[str]:
-    """Return a line for each variable that is a setting, but for single underscores.
+def ignored_variables(
+    model: type, environ: Mapping[str, str], prefix: str, foreign_sections: Collection[str]
+) -> list[str]:
+    """Return a line for each variable that is a setting, but for single underscores; and one
+    for all others that begin as settings do.
 
     They may be another program's. Kubernetes makes some as well, for a service whose name
     begins as ours: their values are addresses.
     """
     right = {prefix + "__".join(x).upper() for x in names(model)}
     meant = {x.replace("__", "_"): x for x in sorted(right)}
-    found = []
+    foreign = {f"{prefix}{x}".upper() for x in foreign_sections}
+    found, others = [], []
     for variable, value in sorted(environ.items()):
         name = variable.upper()
-        setting = None if name in right else meant.get(name.replace("__", "_"))
+        if name in right or name in foreign or not name.startswith(prefix):
+            continue
+        setting = meant.get(name.replace("__", "_"))
         if setting is not None and not _OF_KUBERNETES.match(value):
             found.append(
                 f"{variable} in the environment is not a setting: write it as {setting}, "
                 f"with two underscores"
             )
+        elif "__" not in name.removeprefix(prefix):
+            others.append(variable)
+    if others:
+        found.append(
+            f"the environment has {', '.join(others)}: no setting has such a name, and it is "
+            f"ignored. Kubernetes makes such variables, unless enableServiceLinks is false"
+        )
     return found
 
 

@@ -203,7 +203,9 @@ def _exporter(signal: str, name: str, environ: Mapping[str, str]) -> Any:
         for point in entry_points(group=f"opentelemetry_{signal}_exporter", name=each):
             return point.load()()
     package = f"opentelemetry-exporter-{names[0].replace('_', '-')}"
+    if names[0] == _OTLP[0]:
+        package = "'changefeed-host[otlp]'"
     raise UserError(
-        f"OTEL_{signal.upper()}_EXPORTER asks for {name!r}, which is not installed: install "
-        f"{package}, or set the variable to none"
+        f"OTEL_{signal.upper()}_EXPORTER asks for {name!r}, which is not installed: "
+        f"pip install {package}, or set the variable to none"
     )

@@ -75,7 +75,7 @@ async def browsing(
 
 async def picture(page: Page, name: str) -> None:
     """Take a picture for the documentation, where one is asked for."""
-    if os.environ.get("CHANGEFEED_PICTURES"):
+    if os.environ.get("TEST_PICTURES"):
         await page.evaluate("scrollTo(0, 0)")
         whole = Image.open(BytesIO(await page.screenshot()))
         whole.quantize(64).save(PICTURES / f"{name}.png", optimize=True)

@@ -280,7 +280,7 @@ class Azurite(Server):
 
 
 def _azurite() -> str:
-    named = os.environ.get("CHANGEFEED_TEST_AZURITE")
+    named = os.environ.get("TEST_AZURITE")
     installed = Path(__file__).parents[2] / ".venv/azurite/node_modules/.bin/azurite-blob"
     for place in (named, shutil.which("azurite-blob"), str(installed)):
         if place and Path(place).exists():

@@ -29,9 +29,9 @@ def run(*command: str | Path, cwd: Path, **environ: str) -> str:
 def ours(suffix: str, into: Path, kind: str, source: Path = ROOT) -> Path:
     """Return our wheel or sdist, or the emulator's if ``source`` is ``EMULATOR``.
 
-    It is that of the folder CHANGEFEED_DIST if that is set, else built.
+    It is that of the folder TEST_DIST if that is set, else built.
     """
-    given = os.environ.get("CHANGEFEED_DIST")
+    given = os.environ.get("TEST_DIST")
     if given is None:
         return build(source, into, kind)
     name = "cosmos_emulator" if source == EMULATOR else "changefeed_host"

@@ -32,7 +32,7 @@ OF_OPERATORS = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}
 
 def helm(*arguments: str | Path) -> str:
     """Run it; skip the test where it is missing."""
-    tool = os.environ.get("CHANGEFEED_HELM") or shutil.which("helm")
+    tool = os.environ.get("TEST_HELM") or shutil.which("helm")
     if tool is None:
         pytest.skip(
             "Helm is not installed: GOBIN=/usr/bin go install helm.sh/helm/v3/cmd/helm@latest"

@@ -1,9 +1,9 @@
 """Delta in Spark itself, where its jars can be had: the same tables as without.
 
-The jars are found under the folder ``CHANGEFEED_DELTA_JARS``, such as that of Maven:
+The jars are found under the folder ``TEST_DELTA_JARS``, such as that of Maven:
 
     mvn dependency:get -Dartifact=io.delta:delta-spark_4.2_2.13:4.4.0
-    CHANGEFEED_DELTA_JARS=~/.m2/repository/io/delta pytest tests/integration/pipeline
+    TEST_DELTA_JARS=~/.m2/repository/io/delta pytest tests/integration/pipeline
 
 Jars are given when a JVM starts, so this runs in a process of its own.
 """
@@ -23,13 +23,13 @@ from tests.support.delta_rows import read_by_duckdb, rows_of
 from tests.support.pipeline_delta import DIRECTORIES, NAMES
 from tests.support.processes import PATIENCE, ended
 
-FOLDER = os.environ.get("CHANGEFEED_DELTA_JARS")
+FOLDER = os.environ.get("TEST_DELTA_JARS")
 
 
 def jars(folder: str) -> Sequence[str]:
     names = ("delta-spark_4.2_2.13-*.jar", "delta-storage-*.jar")
     found = [sorted(map(str, Path(folder).rglob(name)))[-1:] for name in names]
-    assert all(found), f"CHANGEFEED_DELTA_JARS={folder} lacks one of {', '.join(names)}"
+    assert all(found), f"TEST_DELTA_JARS={folder} lacks one of {', '.join(names)}"
     return [x for one in found for x in one]
 
 
@@ -43,7 +43,7 @@ def commits(directory: Path, name: str, operation: str) -> Mapping[str, int]:
 
 @pytest.mark.skipif(
     FOLDER is None,
-    reason="Delta's jars are not named by CHANGEFEED_DELTA_JARS: .ci/nightly gets them",
+    reason="Delta's jars are not named by TEST_DELTA_JARS: .ci/nightly gets them",
 )
 def test_spark_with_delta_writes_the_tables_that_it_writes_without(tmp_path: Path) -> None:
     assert FOLDER is not None

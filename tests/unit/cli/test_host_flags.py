@@ -255,11 +255,16 @@ def test_a_variable_that_must_be_json_and_is_not_is_named(
 
 
 def test_an_unknown_section_in_the_environment_is_refused_and_foreign_variables_are_not(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("CHANGEFEED_PORT", "tcp://10.0.0.1:80")  # as Kubernetes makes them
     monkeypatch.setenv("CHANGEFEED_PIPELINE__DIRECTORY", "tables")  # of the pipeline beside
+    monkeypatch.setenv("CHANGEFEED_STARTED_AS", "{}")  # of our supervisor
+    monkeypatch.setenv("CHANGEFEED_CONFIG", "changefeed.toml")  # which --config reads
+    monkeypatch.setenv("CHANGEFEED_PORT", "tcp://10.0.0.1:80")  # as Kubernetes makes them
+    monkeypatch.setenv("CHANGEFEED_SERVICE_HOST", "10.0.0.1")
     assert HostFlags().settings().web.port == 0
+    (said,) = caplog.messages
+    assert "has CHANGEFEED_PORT, CHANGEFEED_SERVICE_HOST: no setting" in said
     monkeypatch.setenv("CHANGEFEED_LEASE__EXPIRATION", "5")
     assert "CHANGEFEED_LEASE__EXPIRATION" in mistake_of(HostFlags())
 

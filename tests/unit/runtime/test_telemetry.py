@@ -66,6 +66,18 @@ def test_variables_that_do_not_fit_each_other_are_refused_as_the_sdk_says(
 
 
 @pytest.mark.parametrize(
+    ("protocol", "package"),
+    [("http/protobuf", "'changefeed-host[otlp]'"), ("grpc", "opentelemetry-exporter-otlp")],
+)
+def test_an_exporter_that_is_missing_is_installed_by_the_extra_that_has_it(
+    protocol: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("changefeed.runtime.telemetry.entry_points", lambda **_: ())
+    pushed = {"OTEL_LOGS_EXPORTER": "otlp", f"{OTLP}_PROTOCOL": protocol}
+    assert f"pip install {package}" in refusal(monkeypatch, pushed)
+
+
+@pytest.mark.parametrize(
     "environ",
     [
         {**PUSHED, f"{OTLP}_ENDPOINT": "collector:4317", f"{OTLP}_PROTOCOL": "grpc"},
