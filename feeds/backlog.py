@@ -1,11 +1,11 @@
 """What lies behind a position of a range: how many changes, and how old the first is."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from changefeed.feeds.errors import FeedError
-from changefeed.feeds.feed import Child, Feed, FeedRange, Page, Position, RangeEnded, RangeId
+from changefeed.feeds.feed import Feed, FeedRange, Page, Position, RangeEnded, RangeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +111,6 @@ class Backlogs:
             if child.id not in self._counted:
                 self._counted.add(child.id)
                 total = total.with_more(await self.behind(child, start))
-        return total
-
-    async def beyond(self, children: Iterable[Child]) -> Backlog | None:
-        """Return what lies in the children of an ended range that have no lease yet, if any."""
-        total: Backlog | None = None
-        for child in children:
-            if child.range.id not in self._counted:
-                self._counted.add(child.range.id)
-                more = await self.behind(child.range, child.start)
-                total = more if total is None else total.with_more(more)
         return total
 
     async def _children(

@@ -84,6 +84,11 @@ class StoreSource:
         keymap = KeyMap(leases, root=record.root, ranges=ranges)
         whole = await for_each(keymap.leases.values(), self._whole, at_once=_AT_ONCE)
         backlogs = await self._backlogs(whole, keymap, ranges, problems)
+        coming = [x.child.range for x in keymap.new_leases]
+        positions = {
+            **dict.fromkeys(x.id for x in coming),
+            **{x.range_id: x.position for x in whole},
+        }
         reported = {seen.range for x in reports.values() for seen in x.ranges}
         others = [x for x in whole if x.range_id not in reported]
         rates = await self._measured_rates(others, at.answered)
@@ -94,10 +99,10 @@ class StoreSource:
             balance=record.balance,
             leases=whole,
             keymap=keymap,
-            ranges=ranges,
+            ranges=[*{x.id: x for x in (*ranges, *coming)}.values()],
             metrics={
-                x.range_id: _metrics(x, backlogs[x.range_id], rates.get(x.range_id), at.wall)
-                for x in whole
+                name: _metrics(position, backlogs.get(name), rates.get(name), at.wall)
+                for name, position in positions.items()
             },
             problems=list(dict.fromkeys(problems)),
         )
@@ -122,29 +127,26 @@ class StoreSource:
         keymap: KeyMap,
         ranges: Sequence[FeedRange],
         problems: list[Problem],
-    ) -> Mapping[RangeId, Backlog | None]:
-        """Measure what lies behind each lease; of one that has ended, what its children have
-        that are yet to come. What the feed does not say is ``None``.
+    ) -> Mapping[RangeId, Backlog]:
+        """Measure what lies behind each lease, and where one that is to come will begin. What
+        the feed does not say is left out.
         """
         if self.feed is None:
-            return {x.range_id: None for x in leases}
-        measured = Backlogs(self.feed, leased=keymap.leases.keys(), ranges=ranges)
-        new = {x.child.range.id for x in keymap.new_leases}
+            return {}
+        at = [(x.range, x.position) for x in leases if x.end is None and x.position is not None]
+        at += [(x.child.range, x.child.start) for x in keymap.new_leases]
+        leased = {*keymap.leases, *(x.id for x, _ in at)}
+        measured = Backlogs(self.feed, leased=leased, ranges=ranges)
+        found: dict[RangeId, Backlog] = {}
 
-        async def behind(lease: Lease) -> Backlog | None:
-            if lease.position is None:
-                return None
+        async def measure(place: tuple[FeedRange, Position]) -> None:
             try:
-                if lease.end is not None:
-                    coming = [x for x in lease.end.children if x.range.id in new]
-                    return await measured.beyond(coming)
-                return await measured.behind(lease.range, lease.position)
+                found[place[0].id] = await measured.behind(*place)
             except FeedError as error:
                 problems.append(problem_of_feed(error))
-                return None
 
-        found = await for_each(leases, behind, at_once=_AT_ONCE)
-        return {x.range_id: y for x, y in zip(leases, found, strict=True)}
+        await for_each(at, measure, at_once=_AT_ONCE)
+        return found
 
     async def _measured_rates(
         self, leases: Sequence[Lease], clock: float
@@ -177,9 +179,11 @@ class StoreSource:
         }
 
 
-def _metrics(lease: Lease, behind: Backlog | None, rate: float | None, now: float) -> Metrics:
+def _metrics(
+    position: Position | None, behind: Backlog | None, rate: float | None, now: float
+) -> Metrics:
     return Metrics(
-        position=lease.position,
+        position=position,
         lag=None if behind is None else behind.changes,
         lag_seconds=None if behind is None else behind.seconds(now),
         rate=rate,

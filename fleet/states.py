@@ -6,7 +6,7 @@ what only they know, and ``fleet_status`` makes a status of it. It is pure.
 Who lives it does not decide: that is what a ``Fleet`` says (``changefeed.leases.fleet``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -74,7 +74,9 @@ def fleet_status(
         for seen in report.ranges
         if seen.owner == report.host
     }
-    past, unleased = _without_lease(listed)
+    coming = {x.child.range.id for x in listed.keymap.new_leases}
+    coming &= {x.id for x in listed.ranges}
+    past, unleased = _without_lease(listed, coming)
     ranges = [
         _range_seen(
             x,
@@ -84,6 +86,7 @@ def fleet_status(
             expired=x.owner in fleet.dead or x.range_id in fleet.expired,
         )
         for x in listed.leases
+        if x.range_id not in coming
     ]
     ranges = sorted([*ranges, *unleased], key=lambda x: x.range)
     hosts = _hosts(fleet, ranges, reports, now)
@@ -205,13 +208,15 @@ def _what_fails(health: RangeHealth) -> str | None:
     )
 
 
-def _without_lease(listed: FleetListing) -> tuple[list[RangeStatus], list[RangeStatus]]:
+def _without_lease(
+    listed: FleetListing, coming: Collection[RangeId]
+) -> tuple[list[RangeStatus], list[RangeStatus]]:
     """Part the ranges that have no lease into ancestors of others, and what is to be read.
 
     Parents come first. What others hold keys of waits for them: a range that was merged is read
-    in parts first.
+    in parts first. Of those that are ``coming`` the next host makes a lease.
     """
-    leased = listed.keymap.leases.keys()
+    leased = listed.keymap.leases.keys() - coming
     ancestors = set[RangeId]()
     for found in reversed(listed.ranges):
         if found.id in leased or found.id in ancestors:
@@ -221,19 +226,20 @@ def _without_lease(listed: FleetListing) -> tuple[list[RangeStatus], list[RangeS
     for found in listed.ranges:
         if found.id in leased:
             continue
+        metrics = listed.metrics.get(found.id, _NOTHING)
         if found.id in ancestors:
-            past.append(_unleased(found, "ended", "it has no lease any more"))
+            past.append(_unleased(found, "ended", "it has no lease any more", metrics))
             continue
-        after = any(x in leased or x in waiting for x in found.parents)
-        if after or listed.keymap.is_held(found):
+        after = any(x in leased or x in waiting or x in coming for x in found.parents)
+        if found.id not in coming and (after or listed.keymap.is_held(found)):
             waiting.add(found.id)
-            rows.append(_unleased(found, "waiting", "others have its keys"))
+            rows.append(_unleased(found, "waiting", "others have its keys", metrics))
         else:
-            rows.append(_unleased(found, "unowned", "there is no lease of it yet"))
+            rows.append(_unleased(found, "unowned", "there is no lease of it yet", metrics))
     return past[-_PAST:], rows
 
 
-def _unleased(found: FeedRange, state: RangeState, note: str) -> RangeStatus:
+def _unleased(found: FeedRange, state: RangeState, note: str, metrics: Metrics) -> RangeStatus:
     return RangeStatus(
         range=found.id,
         state=state,
@@ -241,6 +247,8 @@ def _unleased(found: FeedRange, state: RangeState, note: str) -> RangeStatus:
         parents=found.parents,
         low=found.low,
         high=found.high,
+        lag=metrics.lag,
+        lag_seconds=_rounded(metrics.lag_seconds),
         leased=False,
     )
 

@@ -52,7 +52,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured of a range.
 
     ``position`` is its checkpoint. ``lag`` counts what a range goes on in without a lease,
-    too, of one that has ended that alone; ``lag_seconds`` is the age of the first change that
+    too, and of one that has ended nothing; ``lag_seconds`` is the age of the first change that
     is not checkpointed, 0 if there is none. ``rate`` is changes a second.
     """
 
@@ -183,10 +183,8 @@ class FleetStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> Totals:
-        """All ranges that have not ended. One that has ended may go on in something that has
-        no lease yet: that counts as well.
-        """
-        return totals([x for x in self.ranges if x.state != "ended" or x.lag])
+        """All ranges that have not ended."""
+        return totals([x for x in self.ranges if x.state != "ended"])
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,10 +205,9 @@ def desired_hosts(
     up, and no more than can be used. Each host is one of all ``fleets``, of which it reads some
     ranges.
 
-    Only ranges count that hosts may read: not paused, and not ended unless what they go on
-    in has no lease yet. More hosts than such ranges would stand by. A range that has no
-    lease yet, or whose lag is not known, may have changes: then there is at least one
-    host. Without any lag it is 0.
+    Only ranges count that hosts may read: not paused, and not ended. More hosts than such
+    ranges would stand by. A range that has no lease yet, or whose lag is not known, may have
+    changes: then there is at least one host. Without any lag it is 0.
     """
     of_use = [[x for x in fleet.ranges if _is_of_use(x)] for fleet in fleets]
     lags = [x.lag for ranges in of_use for x in ranges]
@@ -236,9 +233,7 @@ def totals(ranges: Collection[RangeStatus]) -> Totals:
 
 def _is_of_use(seen: RangeStatus) -> bool:
     """Whether one more host may find something to read in it."""
-    if seen.state == "ended":
-        return bool(seen.lag)
-    return seen.state != "paused" and (seen.leased or seen.state == "unowned")
+    return seen.state not in ("paused", "ended") and (seen.leased or seen.state == "unowned")
 
 
 class FleetDocument(FleetStatus, frozen=True, kw_only=True):

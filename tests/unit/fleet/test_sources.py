@@ -8,8 +8,9 @@ import pytest
 from changefeed.feeds.errors import FeedError, FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.fleet.reshape import split
 from changefeed.fleet.sources import StoreSource
-from changefeed.fleet.status import FleetStatus
+from changefeed.fleet.status import FleetStatus, desired_hosts
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.fleet import Fleet
@@ -62,6 +63,33 @@ async def test_failing_ranges_say_why_and_since_when() -> None:
         assert seen.state == "failing"
         assert "ValueError: no such table" in str(seen.note)
         assert (seen.owner, seen.since) == ("anna", health.failing_since)
+
+
+async def test_what_a_range_was_split_into_is_shown_and_counted_without_a_host() -> None:
+    feed = make.memory_feed(1, 10)
+    async with Fleet(feed) as fleet:
+        fleet.start("anna")
+        await fleet.caught_up()
+        await fleet.stop("anna")
+        await split(make.leased(feed, fleet.container), RangeId("r0"), 2)
+        for n in range(20):
+            fleet.append(f"key-{n}")
+        seen = await watching(fleet).look(None)
+    assert (seen.total.lag, desired_hosts([seen])) == (40, 1), "each part passes over all"
+    shown = [(x.state, x.lag) for x in seen.ranges]
+    assert shown == [("ended", None), ("unowned", 20), ("unowned", 20)]
+
+
+async def test_what_comes_again_under_its_old_name_is_shown_once() -> None:
+    old, part, again = (
+        make.feed_range(x, "", "FF", generation=(0, n)) for n, x in enumerate("rsr")
+    )
+    ends = (
+        make.lease(x, at="0").ended_in(make.end(y)) for x, y in ((old, part), (part, again))
+    )
+    leases = await make.leases(*ends)
+    seen = await make.store_source(leases, None, FeedUnavailable("away")).look(None)
+    assert [(x.range, x.state) for x in seen.ranges] == [("r", "unowned"), ("s", "ended")]
 
 
 class Away(MemoryFeed):

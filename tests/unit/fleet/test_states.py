@@ -219,6 +219,9 @@ async def test_a_range_that_no_host_has_seen_has_no_lease_yet() -> None:
     seen = await unleased(feed, (await feed.ranges())[0])
     assert states(seen) == [("r1", "unowned")]
     assert desired_hosts([seen]) == 1
+    ended = make.lease("r0").ended_in(make.end(*feed.split_range(RangeId("r0"))))
+    seen = status([ended], ranges=await feed.ranges())
+    assert states(seen) == [("r1", "unowned"), ("r2", "unowned"), ("r3", "unowned")]
 
 
 # One after the other

@@ -37,7 +37,6 @@ WAITING = make.range_seen("x", leased=False, state="waiting")
         (fleet(0, 500, paused=[1]), 0),
         (fleet(500, 500, 500, paused=[1]), 2),
         (fleet(0, None, ended=[1]), 0),
-        (fleet(0, 101, ended=[1]), 2),
         (fleet(0, None), 1),
         (fleet(more=[NO_LEASE]), 1),
         (fleet(0, more=[WAITING]), 0),
@@ -67,7 +66,6 @@ def test_hosts_of_several_fleets_share_all_lag_and_are_no_more_than_one_fleet_ha
         (fleet(None), None, None),
         (fleet(), None, None),
         (fleet(3, None, ended=[1]), 3, 3),
-        (fleet(3, 4, ended=[1]), 7, 7),
     ],
 )
 def test_an_unknown_lag_stays_unknown(
