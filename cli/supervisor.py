@@ -124,7 +124,7 @@ class Supervisor:
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._stop.requested.wait()
-                return code
+                return 0  # how it ended before the stop does not count, restarted or not
 
     async def _run_once(self, start: ChildStart) -> int:
         name = start.name
