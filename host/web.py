@@ -18,7 +18,7 @@ from typing import Final
 from changefeed.host.settings import WebSettings
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.garbage import freeze_startup_objects
-from changefeed.runtime.listening import address_of, take_port
+from changefeed.runtime.listening import address_of, machine_address, take_port
 
 HEAD_START: Final = 0.5
 """Seconds that the first changes have before anybody is answered. Probes wait for 1 s."""
@@ -38,7 +38,7 @@ def listening_socket(settings: WebSettings) -> Iterator[socket.socket]:
 
 def url_of(listening: socket.socket) -> str:
     """Return where others find it."""
-    return f"http://{address_of(listening)}"
+    return f"http://{address_of(listening, machine_address())}"
 
 
 @asynccontextmanager

@@ -36,10 +36,22 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def address_of(listening: socket.socket) -> str:
-    """Return ``HOST:PORT`` where others find it; by the machine's name if it listens on all
-    addresses.
+def address_of(listening: socket.socket, machine: str | None = None) -> str:
+    """Return ``HOST:PORT`` where others find it; by ``machine``, or else the machine's name, if
+    it listens on all addresses.
     """
     host, port = listening.getsockname()[:2]
     everywhere = ip_address(host).is_unspecified
-    return host_and_port(socket.gethostname() if everywhere else host, port)
+    return host_and_port((machine or socket.gethostname()) if everywhere else host, port)
+
+
+def machine_address() -> str:
+    """Return the address of this machine's name: a pod of Kubernetes cannot look up the names
+    of others. Return the name where its address leads others nowhere.
+    """
+    name = socket.gethostname()
+    try:
+        found = str(socket.getaddrinfo(name, None)[0][4][0])
+    except (OSError, UnicodeError):
+        return name
+    return name if ip_address(found).is_loopback else found

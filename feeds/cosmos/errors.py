@@ -92,7 +92,7 @@ class Translator:
         if problem.status == THROTTLED:
             text = f"{where} throttles: more requests than its throughput allows (429)"
             return self.unavailable(text, problem.retry_after)
-        text = f"{where}: {problem.code} {problem.message}".rstrip()
+        text = f"{where}: {problem.code} {problem.message}".rstrip(" .")
         if problem.status == GONE:
             text = f"{where} is being split or merged ({problem.code})"
         if problem.may_pass:

@@ -7,6 +7,7 @@ import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import pytest
@@ -158,7 +159,20 @@ def test_a_name_that_leads_nowhere_is_refused() -> None:
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0", "::"])
-def test_an_address_for_all_is_told_by_the_name_of_the_machine(bind: str) -> None:
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ("10.1.2.3", "10.1.2.3"),  # a pod: no other pod knows its name
+        ("127.0.1.1", "web-0"),
+        (socket.gaierror("no such name"), "web-0"),
+    ],
+)
+def test_an_address_for_all_is_told_as_others_reach_this_machine(
+    bind: str, found: str | OSError, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with listening_socket(WebSettings(bind=bind)) as listening:
         port = listening.getsockname()[1]
-        assert url_of(listening) == f"http://{socket.gethostname()}:{port}"
+        answer = found if isinstance(found, OSError) else [(0, 0, 0, "", (found, 0))]
+        monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=[answer]))
+        monkeypatch.setattr(socket, "gethostname", lambda: "web-0")
+        assert url_of(listening) == f"http://{told}:{port}"

@@ -36,10 +36,11 @@ from changefeed.stores.cosmos.errors import OF_STORES
 def test_what_may_pass_is_told_from_what_a_person_has_to_change(
     status: int, substatus: int, *, passes: bool
 ) -> None:
-    problem = ErrorAnswer(status=status, substatus=substatus)
+    problem = ErrorAnswer(status=status, substatus=substatus, message="it is 'shop'.")
     assert problem.may_pass == passes
     kind = StoreUnavailable if passes else StoreRefused
-    assert isinstance(OF_STORES.error("here", problem), kind)
+    assert isinstance(error := OF_STORES.error("here", problem), kind)
+    assert ".;" not in str(error)
 
 
 NO_HANDLES = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ENFILE, "Too many")]
