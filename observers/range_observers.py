@@ -235,7 +235,7 @@ class RangeObservers:
 
     async def _hand_over(self, runner: _Runner, batch: Batch) -> None:
         changes = batch.changes
-        if batch.again:
+        if batch.again or self._manual:  # what was acknowledged late is done
             changes = [x for x in changes if self._context.is_open(x)]
             if not changes:
                 self.keys.settled(batch)

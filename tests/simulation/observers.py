@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -23,6 +25,8 @@ from .progress import Violation
 from .scout import Scout
 
 _SLOWEST = 5.0  # seconds for a page: twice that is within the shortest time limit
+_MOST_CUTS = 3  # of a batch that is done in pieces
+_SOON = 1.0  # seconds in which what is done of it is said at the latest
 _POISON = 29  # one change of so many fails for ever, where it may be put aside
 
 
@@ -74,11 +78,13 @@ class Moods:
     """How observers are, as probabilities for one call. Times are in seconds.
 
     ``late`` is the longest that an acknowledgement may take. ``kill`` has the numbers of the
-    changes that end the process. ``outage`` is raised at every call, where there is one.
+    changes that end the process. ``outage`` is raised at every call, where there is one. Those
+    that are ``piecemeal`` say amid a batch how far they are, and may fail behind that.
     """
 
     pace: float
     manual: bool
+    piecemeal: bool = False
     raises: float = 0.0
     hangs: float = 0.0
     blocks: float = 0.0
@@ -148,23 +154,44 @@ class SimulatedObserver:
             raise Violation(f"{self._process}: an observer was called after its close")
         call = Call(process=self._process, range_id=context.range.id, epoch=context.epoch)
         self._check(lambda: self._checker.began(call, changes))
+        by_key = moods.piecemeal and chance() < 0.5
+        pieces = self._pieces(changes, by_key=by_key) if moods.piecemeal else [changes]
+        unsaid, said = list[Change](), False
         try:
-            pace = min(moods.pace * len(changes), _SLOWEST)
-            await asyncio.sleep(pace * chance() * 2)
-            if chance() < moods.hangs:
-                await self._hang(chance() * 120)
-            if moods.blocks and chance() < moods.blocks:
-                self._block(chance() * 45)
-            await self._be_killed(call, changes)
-            self._fail(call.range_id, changes)
-            self._check(lambda: self._checker.finished(call.range_id, changes))
+            for piece in pieces:
+                await self._do(call, piece, slowest=_SLOWEST / len(pieces))
+                unsaid += piece
+                if moods.piecemeal and chance() < 0.5:
+                    self._checker.calls[self._process] += 1  # another checkpoint
+                    self._acknowledge(context, unsaid, by_key=by_key)
+                    unsaid, said = [], True
         except BaseException:
+            self._checker.hit(Probe.FAILED_AMID_BATCH, where=said or bool(unsaid))
             self._checker.blame.failed(changes)
             raise
         finally:
             self._checker.ended(call)
-        if moods.manual:
-            await self._acknowledge(context, list(changes))
+            if moods.manual and unsaid:
+                self._acknowledge(context, unsaid, by_key=by_key)
+
+    def _pieces(self, changes: Sequence[Change], *, by_key: bool) -> Sequence[Sequence[Change]]:
+        """Cut a batch where the observer may say how far it is."""
+        if by_key:
+            changes = sorted(changes, key=lambda x: (x.key, x.sequence))
+        cuts = self._random.choices(range(1, len(changes) + 1), k=_MOST_CUTS)
+        return [changes[x:y] for x, y in pairwise(sorted({0, *cuts, len(changes)}))]
+
+    async def _do(self, call: Call, changes: Sequence[Change], *, slowest: float) -> None:
+        moods, chance = self._moods, self._random.random
+        pace = min(moods.pace * len(changes), slowest)
+        await asyncio.sleep(pace * chance() * 2)
+        if chance() < moods.hangs:
+            await self._hang(chance() * 120)
+        if moods.blocks and chance() < moods.blocks:
+            self._block(chance() * 45)
+        await self._be_killed(call, changes)
+        self._fail(call.range_id, changes)
+        self._check(lambda: self._checker.finished(call.range_id, changes))
 
     async def _be_killed(self, call: Call, changes: Sequence[Change]) -> None:
         """Do what comes before a change that kills, and end with the process."""
@@ -206,17 +233,20 @@ class SimulatedObserver:
         errors = self._moods.errors
         return errors[0]() if len(errors) == 1 else self._random.choice(errors)()
 
-    async def _acknowledge(self, context: Context, changes: list[Change]) -> None:
+    def _acknowledge(self, context: Context, changes: list[Change], *, by_key: bool) -> None:
         """One by one in any order, or all at once; now, or when the call is long over."""
-        if self._moods.late:
-            delay = self._random.random() * self._moods.late
-            acknowledge = lambda: self._acknowledge_now(context, changes)  # noqa: E731
+        acknowledge = partial(self._acknowledge_now, context, changes, by_key=by_key)
+        soon = self._moods.piecemeal and self._random.random() < 0.5
+        if late := self._moods.late or _SOON * soon:
+            delay = self._random.random() * late
             asyncio.get_running_loop().call_later(delay, acknowledge)
         else:
-            self._acknowledge_now(context, changes)
+            acknowledge()
 
-    def _acknowledge_now(self, context: Context, changes: list[Change]) -> None:
-        if self._random.random() < 0.5:
+    def _acknowledge_now(
+        self, context: Context, changes: list[Change], *, by_key: bool
+    ) -> None:
+        if self._random.random() < 0.5 and not by_key:
             acknowledged = [changes[-1]]
             call = context.checkpoint
         else:

@@ -80,6 +80,7 @@ class Probe(StrEnum):
     WITHOUT_MEMORY = "an observer ran out of memory, and its host ended"
     PUT_ASIDE = "a change was put aside"
     LETTER_REFUSED = "the dead letters did not take a change"
+    FAILED_AMID_BATCH = "an observer failed behind what it had done of its batch"
     CALL_CUT_OFF = "an observer that hung was cut off"
     LATE_ACKNOWLEDGEMENT = "an acknowledgement came after the observer was closed"
 

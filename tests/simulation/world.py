@@ -53,6 +53,7 @@ _STORES: Mapping[StoreKind, Callable[[Surroundings], Stores]] = {
 _KEYS = 40
 _HOSTS, _MANY_HOSTS = 6, 24
 _SPLIT_HOT = 0.6
+_PIECEMEAL = 0.4
 
 
 class World:
@@ -88,7 +89,11 @@ class World:
         pace = random.choice([0.0, 0.005, 0.05])
         self.killers = Killers(self, rough=self.troubles.rough and not mixed)
         self.moods = Moods(
-            pace=pace, manual=manual, late=self.troubles.late, kill=self.killers.numbers
+            pace=pace,
+            manual=manual,
+            piecemeal=manual and Random(f"piecemeal {seed}").random() < _PIECEMEAL,
+            late=self.troubles.late,
+            kill=self.killers.numbers,
         )
         self.classic = not self.graceful and random.random() < 0.1
         large = wild and random.random() < 0.025
@@ -162,6 +167,9 @@ class World:
             self._parts["observer"]["max_unacknowledged"] = self.killers.most_unacknowledged
         if self.puts_aside:
             self.checker.blame.attempts = self._settings("any").observer.retry.attempts
+        if self.moods.piecemeal and not self.graceful:
+            self.moods.raises = 0.05
+            self.moods.poison = self._parts["observer"].get("on_failure") != "stop-range"
         if self.splits:
             aside = Random(f"parallelism {self.seed}")
             self._parts["feed"]["parallelism"] = aside.choice([1, 1, 4, 9])

@@ -259,55 +259,11 @@ async def test_a_change_whose_letter_would_replace_that_of_another_is_not_skippe
     assert [x.change.body for x in await make.whole(letters)] == [batch(3)[2].body]
 
 
-class OneByOne(Picky):
-    """Says of each change that it is done, with all before it, and goes on to the next."""
-
-    async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        for change in changes:
-            await super().process(context, [change])
-            context.checkpoint(change)
-
-
-class LateCheckpoints(Picky):
-    """Says that what it has done is done, with all before it, only when it is called again."""
-
-    last: Change | None = None
-
-    async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        if self.last is not None:
-            context.checkpoint(self.last)
-        await super().process(context, changes)
-        self.last = changes[-1]
-
-
-@pytest.mark.parametrize("kind", [OneByOne, LateCheckpoints])
-async def test_a_checkpoint_of_a_later_change_passes_over_none_that_failed(
-    kind: type[Picky],
-) -> None:
-    observer = kind(lambda x: x.sequence == 3)
-    handing = Handing(lambda: observer, checkpoint="manual")
-    await handing.process(batch(8), seconds=100)
-    assert sorted(observer.done) == [1, 2, 4, 5, 6, 7, 8]
-    assert 3 in handing.left
-    assert kind is LateCheckpoints or handing.left == [3]
-
-
 async def test_a_failure_does_not_count_against_a_change_that_is_not_acknowledged_yet() -> None:
     handing = Handing(lambda: picky(2), checkpoint="manual", **ASIDE)
     await handing.process(batch(2, keys=1), seconds=0.1)
     assert handing.left == [1, 2]
     assert not handing.keys.waiting, "1 comes first of its key, and has never failed alone"
-
-
-async def test_to_acknowledge_a_change_says_nothing_of_those_before_it() -> None:
-    class Acknowledging(Picky):
-        async def process(self, context: Context, changes: Sequence[Change]) -> None:
-            await super().process(context, changes)
-            context.acknowledge(changes[1])
-
-    handing = Handing(Acknowledging, checkpoint="manual")
-    await handing.process(batch(3), seconds=10)
-    assert handing.left == [1, 3]
 
 
 @pytest.mark.parametrize("poison", [{1}, {*range(1, 11)}], ids=["a key waits", "an outage"])
