@@ -275,7 +275,7 @@ def _hosts(
                 incarnation=x.incarnation,
                 heartbeats=x.heartbeats,
                 stamp_age=None if x.stamp is None else round(now - x.stamp, 1),
-                still=fleet.still[x.name],
+                still=fleet.at.answered - fleet.still_since[x.name],
                 started_at=report.started_at,
                 loop_lag=report.loop_lag,
             )

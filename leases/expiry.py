@@ -70,7 +70,6 @@ class ExpiryWatch(Generic[K]):
         self._max_clock_skew = max_clock_skew
         self.judge_by(expiration, shortest_watch=shortest_watch)
         self._seen: dict[K, _Seen] = {}
-        self._expired: set[K] = set()
 
     def judge_by(self, expiration: float, *, shortest_watch: float) -> None:
         """Change the expiration. What has stood still has done so all the while."""
@@ -78,8 +77,11 @@ class ExpiryWatch(Generic[K]):
         self._longest_before = max(0.0, expiration - shortest_watch)
         assert 0 <= self._longest_before <= expiration, f"{expiration=}, {shortest_watch=}"
 
-    def expired(self, listed: Mapping[K, HasSignOfLife], at: ListedAt) -> set[K]:
-        """Take in a listing, and return the keys of what is dead."""
+    def still_since(self, listed: Mapping[K, HasSignOfLife], at: ListedAt) -> dict[K, float]:
+        """Take in a listing; return since when, on our clock, each thing has stood still.
+
+        What had done so for the whole expiration when the listing was asked for is dead.
+        """
         seen: dict[K, _Seen] = {}
         for key, thing in listed.items():
             known = self._seen.get(key)
@@ -92,18 +94,5 @@ class ExpiryWatch(Generic[K]):
             assert known.since <= at.answered, f"{key!r}: {known} is after {at}"
             seen[key] = known
         self._seen = seen
-        still = self.still(at.asked).items()
-        self._expired = {key for key, seconds in still if seconds >= self.expiration}
-        return self._expired
-
-    def still(self, moment: float) -> dict[K, float]:
-        """Return for how long each has stood still at a moment, as it was listed last."""
-        return {
-            key: moment - x.since + min(x.before, self._longest_before)
-            for key, x in self._seen.items()
-        }
-
-    def next_expiry(self) -> float | None:
-        """Return when, on our clock, the next thing would expire if nothing moved."""
-        left = {key: x for key, x in self.still(0.0).items() if key not in self._expired}
-        return self.expiration - max(left.values()) if left else None
+        longest = self._longest_before
+        return {key: x.since - min(x.before, longest) for key, x in seen.items()}

@@ -60,9 +60,9 @@ class Fleet:
     ``expired`` are the leases whose owner has died, ``dead`` the hosts whose record no longer
     moves. ``alive`` are the hosts that may own leases: those that live and do not stop, with or
     without a record. ``shared`` says whether a processor of another kind was ever seen, which
-    may come back. ``still`` is for how many seconds each record has not moved. ``next_expiry``
-    is when, on the clock of ``at``, something would die if nothing moved, and ``expiration``
-    after how long it does.
+    may come back. ``still_since`` is when, on the clock of ``at``, each record last moved,
+    ``next_expiry`` when something would die if nothing moved, and ``expiration`` after how long
+    it does.
     """
 
     leases: Mapping[RangeId, Lease]
@@ -72,7 +72,7 @@ class Fleet:
     dead: frozenset[HostName]
     alive: frozenset[HostName]
     shared: bool
-    still: Mapping[HostName, float]
+    still_since: Mapping[HostName, float]
     at: ListedAt
     next_expiry: float | None
     expiration: float
@@ -130,7 +130,7 @@ NOTHING_LISTED: Final = Fleet(
     dead=frozenset(),
     alive=frozenset(),
     shared=False,
-    still={},
+    still_since={},
     at=ListedAt(asked=0.0, answered=0.0, wall=0.0),
     next_expiry=None,
     expiration=0.0,
@@ -240,10 +240,13 @@ class FleetWatch:
         self._beats = _beats_of(owned, members, before=self._beats)
         lives = {x.range_id: self._life_of(x) for x in owned}
         records = {x.name: x for x in members}
-        expired = frozenset(self._leases.expired(lives, at))
-        dead = frozenset(self._members.expired(records, at))
+        since = self._leases.still_since(lives, at)
+        record_since = self._members.still_since(records, at)
+        latest = at.asked - self.expiration  # what has not moved since then is dead
+        expired = frozenset(x for x, y in since.items() if y <= latest)
+        dead = frozenset(x for x, y in record_since.items() if y <= latest)
+        living = [x for x in (*since.values(), *record_since.values()) if x > latest]
         self._look_for_others(owned, records)
-        moments = self._leases.next_expiry(), self._members.next_expiry()
         return Fleet(
             leases=listed,
             members=records,
@@ -252,9 +255,9 @@ class FleetWatch:
             dead=dead,
             alive=self._alive(owned, records, expired, dead),
             shared=self._shared,
-            still=self._members.still(at.answered),
+            still_since=record_since,
             at=at,
-            next_expiry=min((x for x in moments if x is not None), default=None),
+            next_expiry=min(living) + self.expiration if living else None,
             expiration=self.expiration,
         )
 

@@ -116,7 +116,7 @@ class EraMaster:
         A broker that comes back adds itself again.
         """
         placed = {x.broker for x in (() if catalog.era is None else catalog.era.rows)}
-        gone = (self._members.dead() - placed) & {*catalog.members}
+        gone = (self._members.dead - placed) & {*catalog.members}
         if gone:
             await self._catalogs.change(lambda x: without_members(x, gone))
         return bool(gone)

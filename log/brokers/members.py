@@ -133,6 +133,8 @@ class Members:
         """The newest catalog that the pings have named."""
         self.seen: dict[str, Heartbeat] = {}
         """The newest heartbeats of those that the catalog names, of the dead too."""
+        self.dead = frozenset[str]()
+        """Those whose heartbeats have not moved for the expiration."""
         self._named: Mapping[str, Member] = {}
         self._looked: Mapping[str, Heartbeat] = {}
         self._heard_at: dict[str, float] = {}
@@ -141,7 +143,7 @@ class Members:
         self._first_seen: dict[tuple[str, str], tuple[int, float]] = {}
         self._moved: set[tuple[str, str]] = set()
         self._moved_at: dict[str, float] = {}
-        self._expired: set[str] = set()
+        self._expire_at: Mapping[str, float] = {}
         self._changed_at = clock()
         self._looked_at = self._changed_at
         self._was: frozenset[tuple[str, str, bool]] = frozenset()
@@ -238,12 +240,13 @@ class Members:
 
     def _judge(self, asked: float) -> bool:
         """See which heartbeats have moved, and who is dead; return whether there is news."""
-        answered, before, expired_before = self._clock(), self._looked, self._expired
+        answered, before, dead_before = self._clock(), self._looked, self.dead
         self._looked, self._looked_at = {**self.seen}, asked
-        self._expired = self._watch.expired(
-            self._looked, ListedAt(asked=asked, answered=answered, wall=0.0)
-        )
-        assert self._expired <= self._named.keys(), f"{self._expired} are not all asked"
+        at = ListedAt(asked=asked, answered=answered, wall=0.0)
+        since = self._watch.still_since(self._looked, at)
+        self._expire_at = {x: y + self._watch.expiration for x, y in since.items()}
+        self.dead = frozenset(x for x, y in self._expire_at.items() if y <= asked)
+        assert self.dead <= self._named.keys(), f"{self.dead} are not all asked"
         for name, heartbeat in self._looked.items():
             start = heartbeat.start
             beat, _ = self._first_seen.setdefault(start, (heartbeat.beat, answered))
@@ -252,7 +255,7 @@ class Members:
             if name not in before or before[name].sign_of_life != heartbeat.sign_of_life:
                 self._moved_at[name] = answered
         news = _news(before.values()) != _news(self._looked.values())
-        return news or self._expired != expired_before
+        return news or self.dead != dead_before
 
     async def _answer(self, name: str, member: Member) -> Heartbeat | None:
         """Ping a broker; return its heartbeat, ``None`` if none comes in half an interval.
@@ -294,8 +297,8 @@ class Members:
         long enough, before that.
         """
         now, settled = self._clock(), self._changed_at + self._settle
-        moments = [now + self._interval, self._watch.next_expiry(), settled]
-        due = min(x for x in moments if x is not None and x > self._looked_at)
+        moments = [now + self._interval, settled, *self._expire_at.values()]
+        due = min(x for x in moments if x > self._looked_at)
         return max(due - now, _MIN_REST)
 
     def _is_uncertain(self, heartbeat: Heartbeat) -> bool:
@@ -312,7 +315,7 @@ class Members:
         others = {
             name: heartbeat
             for name, heartbeat in self.seen.items()
-            if name not in self._expired
+            if name not in self.dead
             and (heartbeat.start in self._moved or placed.get(name) == heartbeat.incarnation)
         }
         assert self.heartbeat.name not in others, (
@@ -343,10 +346,6 @@ class Members:
     async def leave(self) -> None:
         """Take our own sign of life away."""
         await self._store.delete([broker_key(self.heartbeat.name)])
-
-    def dead(self) -> frozenset[str]:
-        """Return those whose heartbeats have not moved for the expiration."""
-        return frozenset(self._expired)
 
 
 def _news(heartbeats: Iterable[Heartbeat]) -> frozenset[tuple[str, str, bool, int]]:

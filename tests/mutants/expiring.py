@@ -29,10 +29,10 @@ def a_checkpoint_is_a_sign_of_life(m: Patch) -> None:
 
 @mutant(rule=1, guarantee=1, kills=_EXPIRY)
 def expiry_counts_from_the_question(m: Patch) -> None:
-    old = ExpiryWatch.expired
+    old = ExpiryWatch.still_since
     m.patch(
         ExpiryWatch,
-        "expired",
+        "still_since",
         lambda self, listed, at: old(self, listed, replace(at, answered=at.asked)),
     )
 

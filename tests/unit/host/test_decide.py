@@ -224,6 +224,8 @@ def test_the_next_look_is_after_an_interval_or_when_something_would_expire() -> 
     assert mine.decision.wait(now=0, jitter=1.1) == 5.5
     assert mine.decision.wait(now=27, jitter=1.1) == 3
     assert mine.decision.wait(now=30, jitter=1.1) == 0.05  # never at full speed
+    to_do(mine, [lease(0, B)], [member(ME), member(B)], 30)
+    assert mine.decision.wait(now=30, jitter=1.1) == 5.5  # what is dead does not expire again
 
 
 # By load

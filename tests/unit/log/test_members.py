@@ -49,6 +49,7 @@ async def test_a_broker_is_dead_once_its_sign_stood_still_for_the_expiration() -
     await asyncio.sleep(QUICK.expiration - 0.1)
     await me.look(TWO)
     assert set(me.membership({}).living) == {"a", "b"}
+    assert me.rest() == pytest.approx(0.1)
     await asyncio.sleep(0.1)
     await me.look(TWO)
     assert set(me.membership({}).living) == {"a"}
@@ -67,7 +68,7 @@ async def test_a_broker_that_is_heard_and_does_not_reach_the_store_is_dead_as_we
         await asyncio.sleep(QUICK.expiration / 2)
         other.reached_store(2)
         await me.look(TWO)
-    assert me.dead() == {"b"}
+    assert me.dead == {"b"}
     assert me.hears_all()
     assert not store.objects
 
