@@ -104,8 +104,6 @@ class Coordinator:
         self._left = False
         self._fencing = asyncio.Lock()
         self._fenced: set[tuple[HostName | None, Incarnation | None]] = set()
-        self.alive: frozenset[HostName] = frozenset()
-        """The hosts that were alive in the last listing, and not stopping."""
         self.listed_at: float | None = None
         """When the last round was over."""
 
@@ -148,7 +146,8 @@ class Coordinator:
         self._fenced.clear()
         self._highest_epoch = max(self._highest_epoch, *(x.epoch for x in leases), 0)
         self._pool.listed(leases, decision.splits, asked=asked)
-        self._report(fleet, decision)
+        reports = fleet.reporter == self._me
+        self._events.listed(fleet, fleet.unassigned(decision.readable) if reports else {})
         gaps = [x.range for x in decision.gaps]
         begins = decision.begins and self._discovery.root is None
         if begins or decision.asks or {x.id for x in gaps} - self._discovery.starts.keys():
@@ -163,16 +162,6 @@ class Coordinator:
         await self._act(fleet, decision)
         self._events.balanced(sum(not x.ended for x in leases))
         return decision
-
-    def _report(self, fleet: Fleet, decision: Decision) -> None:
-        self._events.activity.fleet = fleet
-        leases = fleet.leases.values()
-        self._events.listed_paused({x.range_id: x.paused for x in leases if x.paused})
-        reports = fleet.reporter == self._me
-        self._events.listed_unassigned(fleet.unassigned(decision.readable) if reports else {})
-        if fleet.alive != self.alive:
-            self.alive = fleet.alive
-            self._events.members_changed(fleet.alive)
 
     async def _act(self, fleet: Fleet, decision: Decision) -> None:
         failed: StoreUnavailable | None = None

@@ -53,21 +53,19 @@ class HostView:
     """This host: what it reads, and what it remembers of earlier listings. Times are in
     seconds, on its clock.
 
-    ``alive`` has been so since ``quiet_since``; ``limits`` are how many ranges hosts
-    of it take at most, as they said last. ``empty`` says that there was no lease at all.
+    ``last`` is the fleet as it was listed before, in which the same hosts have been alive since
+    ``quiet_since``; ``limits`` are how many ranges hosts take at most, as they said last.
     """
 
     name: HostName
     reading: AbstractSet[RangeId] = frozenset()
-    listed_at: float | None = None
-    alive: frozenset[HostName] | None = None
+    last: Fleet | None = None
     quiet_since: float = 0.0
     limits: Mapping[HostName, int | None] = field(default_factory=dict)
     asked: Mapping[RangeId, Asked] = field(default_factory=dict)
     taken: Mapping[RangeId, Taken] = field(default_factory=dict)
     readable: frozenset[RangeId] = frozenset()
     wanted: Mapping[Want, float] = field(default_factory=dict)
-    empty: bool = False
 
     def with_steal(self, lease: Lease, fleet: Fleet, *, now: float) -> "HostView":
         """Remember that a lease was taken, as it was listed, from its living owner."""
@@ -115,15 +113,17 @@ def decide(
     fleet: Fleet, keymap: KeyMap, own: HostView, ranges: FeedRanges, settings: LeaseSettings
 ) -> Decision:
     """See the module. ``keymap`` is of the leases of ``fleet``, and of ``ranges``."""
-    now = fleet.at.answered
-    assert own.listed_at is None or own.listed_at <= now, f"{now} is before {own.listed_at}"
-    quiet_since = own.quiet_since if fleet.alive == own.alive else now
+    now, last = fleet.at.answered, own.last
+    assert last is None or last.at.answered <= now, f"{fleet.at} is before {last.at}"
+    as_before = last is not None and fleet.alive == last.alive
+    quiet_since = own.quiet_since if as_before else now
     quiet = now - quiet_since >= settings.timing.rebalance_delay
     # A torn listing lacks the record of a host that has one.
     known = {**own.limits, **{x.name: x.max_ranges for x in fleet.members.values()}}
     limits = {x: known[x] for x in fleet.alive if x in known}
 
     listed, empty = keymap.readable(), not fleet.leases
+    begins = empty and last is not None and not last.leases
     readable = [x for x in listed if x.epoch or x.range_id in own.readable]
     assert not any(x.ended or x.paused for x in readable), "nobody may own these"
     assignment = _assignment(readable, fleet.alive, limits, settings)
@@ -152,26 +152,24 @@ def decide(
         new_leases=leases.new,
         gaps=leases.gaps,
         deletes=leases.deletes,
-        begins=empty and own.empty,
+        begins=begins,
         asks=leases.are_new,
         splits=_splits(fleet, limits.keys(), ranges, settings) if quiet else {},
         readable=readable,
-        again=len(readable) < len(listed) or leases.are_unsure or (empty and not own.empty),
+        again=len(readable) < len(listed) or leases.are_unsure or (empty and not begins),
         interval=min(settings.timing.balance_interval, settings.timing.handoff_poll)
         if moving
         else settings.timing.balance_interval,
         moments=[*expiries, *quiet_at, *leases.moments],
         own=replace(
             own,
-            listed_at=now,
-            alive=fleet.alive,
+            last=fleet,
             quiet_since=quiet_since,
             limits=limits,
             asked=steals.asked,
             taken=steals.taken,
             readable=frozenset(x.range_id for x in listed),
             wanted=leases.wanted,
-            empty=empty,
         ),
     )
 
@@ -215,8 +213,8 @@ class _Steals:
         self._quiet = quiet
         self._now = now = fleet.at.answered
         # We may have seemed dead, and owners hand over to no dead host: they had no time.
-        at = own.listed_at
-        was_away = at is not None and now - at >= settings.timing.expiration / 2
+        away = 0.0 if own.last is None else now - own.last.at.answered
+        was_away = away >= settings.timing.expiration / 2
         self._asked_before = {} if was_away else own.asked
         # After so long a lease may have been taken from us as well.
         lasted = 2 * _MAX_REST * settings.timing.balance_interval

@@ -7,7 +7,7 @@ format nor the instruments.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, Literal, NamedTuple
@@ -22,6 +22,7 @@ from changefeed.host.activity import Activity
 from changefeed.host.call_watch import Overdue
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.deaths import NO_DEATHS
+from changefeed.leases.fleet import Fleet
 from changefeed.leases.health import MAX_TEXT, WaitingKey
 from changefeed.leases.lease import HostName, Lease, RangeEnd
 from changefeed.observers.dead_letters import DeadLetter
@@ -129,10 +130,6 @@ class HostEvents(FailureLog):
             level, fields["incomplete"] = logging.WARNING, str(incomplete)
         self._log.log(logging.ERROR if self._failure else level, "host.stopped", **fields)
 
-    def members_changed(self, members: Iterable[HostName]) -> None:
-        """Report who is alive, with the next line about what has moved."""
-        self._members = sorted(members)
-
     def loop_blocked(self, seconds: float, limit: float) -> None:
         self._log.warning(
             "host.blocked",
@@ -225,8 +222,15 @@ class HostEvents(FailureLog):
             level, "lease.released", range=name, epoch=lease.epoch, how=how, reason=reason
         )
 
-    def listed_paused(self, paused: Mapping[RangeId, str]) -> None:
-        """Report which ranges are paused by now, if it is not as it was before."""
+    def listed(self, fleet: Fleet, unassigned: Mapping[RangeId, str]) -> None:
+        """Report what a listing shows: who lives, with the next line about what has moved;
+        which ranges are paused by now; and the lags of ``unassigned``, with why no host reads
+        them.
+        """
+        if fleet.alive != self.activity.fleet.alive:
+            self._members = sorted(fleet.alive)
+        self.activity.fleet = fleet
+        paused = {x.range_id: x.paused for x in fleet.leases.values() if x.paused}
         before, self.paused = self.paused, paused
         for name in sorted(paused.keys() - before.keys()):
             self._log.warning(
@@ -237,6 +241,9 @@ class HostEvents(FailureLog):
             )
         for name in sorted(before.keys() - paused.keys()):
             self._log.info("range.resumed", range=name)
+        self.unassigned = unassigned
+        shown = {*unassigned, *self.activity.ranges}
+        self.lags = {x: lag for x, lag in self.lags.items() if x in shown}
 
     def ended(self, range_id: RangeId, end: RangeEnd) -> None:
         """Report that a range was read to its end, or split by its owner, and what goes on."""
@@ -260,12 +267,6 @@ class HostEvents(FailureLog):
         """Take in the lag of a range that is owned, or that no host reads."""
         if range_id in self.activity.ranges or range_id in self.unassigned:
             self.lags[range_id] = lag
-
-    def listed_unassigned(self, unassigned: Mapping[RangeId, str]) -> None:
-        """Report the lags of these ranges besides, with why no host reads them."""
-        self.unassigned = unassigned
-        shown = {*unassigned, *self.activity.ranges}
-        self.lags = {x: lag for x, lag in self.lags.items() if x in shown}
 
     # failures
 

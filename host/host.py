@@ -141,7 +141,6 @@ class Host:
             feed=self.feed,
             observers=observers,
             tracing=tracing,
-            is_alive=self._is_alive,
             settings=settings,
             idle=self._idle,
             events=self.events,
@@ -354,9 +353,6 @@ class Host:
             list_fleet=self._membership.list_fleet,
             ended=self._ended,
         )
-
-    def _is_alive(self, name: HostName) -> bool:
-        return self._coordinator is not None and name in self._coordinator.alive
 
     async def _balance_until_asked(self, coordinator: Coordinator) -> None:
         await coordinator.run(self._list_now)

@@ -1,7 +1,6 @@
 """What the workers of one host share, and what the hosts of one process do."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from changefeed.feeds.cosmos.spending import Budgets
@@ -33,8 +32,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
-    """``is_alive`` says whether a host is known to live: leases are handed to no others.
-    ``give_ups`` bounds how many leases are given up at once; ``shared_time`` is what their
+    """``give_ups`` bounds how many leases are given up at once; ``shared_time`` is what their
     calls share. Without ``tracing`` batches have no spans.
     """
 
@@ -42,7 +40,6 @@ class WorkerContext:
     feed: Feed
     observers: ObserverSetup
     tracing: BatchTracing | None
-    is_alive: Callable[[HostName], bool]
     settings: Settings
     idle: IdleRanges
     events: HostEvents

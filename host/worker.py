@@ -157,7 +157,7 @@ class Worker:
 
     def _handed_over(self, lease: Lease) -> Lease:
         """Hand over to the host that asks by now; if it is dead, any host may have it."""
-        if lease.next_owner is not None and self._shared.is_alive(lease.next_owner):
+        if lease.next_owner in self._events.activity.fleet.alive:
             return lease.handed_over()
         return lease.released()
 
@@ -205,7 +205,7 @@ class Worker:
             self._start(self._end_as_lost())
         elif self.delivered:
             return  # the last write says how it goes on
-        elif lease.paused is not None or (asker and self._shared.is_alive(asker)):
+        elif lease.paused is not None or asker in self._events.activity.fleet.alive:
             self.leave(lease)
         elif asked is not None and not asked.answer and asked != self._asked:
             self._asked = asked

@@ -109,13 +109,13 @@ def test_a_lag_is_in_changes_and_in_seconds_where_they_are_known() -> None:
 
 def test_a_range_that_no_host_reads_is_shown_until_it_is_read_again() -> None:
     with counting() as (events, registry):
-        events.listed_unassigned({R0: "paused"})
+        events.listed(NOTHING_LISTED, {R0: "paused"})
         events.lag(R0, Lag(9, 60.0))
         events.lag(RangeId("r1"), Lag(1, 1.0))  # no longer listed when it was measured
         of_r0 = ("changefeed_lag", (("range", "r0"), ("state", "paused")))
         found = samples(registry)
         assert {k: v for k, v in found.items() if k[0] == "changefeed_lag"} == {of_r0: 9}
-        events.listed_unassigned({})
+        events.listed(NOTHING_LISTED, {})
         assert of_r0 not in samples(registry)
 
 
@@ -126,7 +126,7 @@ def test_the_processors_of_a_process_count_side_by_side_and_each_line_says_whose
         for n, name in enumerate(("orders", "to-search")):
             meter = meters.get_meter("changefeed", attributes={"processor": name})
             events = HostEvents(HostName("anna"), meter, processor=name)
-            events.listed_unassigned({R0: "paused"})
+            events.listed(NOTHING_LISTED, {R0: "paused"})
             events.lag(R0, Lag(n + 1, None))
             events.renewed()
         found = samples(registry)
