@@ -58,7 +58,6 @@ class Checkpointer:
         self._written = progress.moves  # and of which the lease was written since
         self._unsaid = 0  # of these, what that write could not say
         self._due_since = self._clock()
-        self._runs = False
         self._stopped = False
         self._urgent = LightEvent()
         self._idle = LightEvent()
@@ -109,8 +108,8 @@ class Checkpointer:
         """Have what was reached written soon."""
         if self._said < self._progress.moves:
             self._said = self._progress.moves
-            if not self._runs and not self._stopped:
-                self._runs = True
+            if self._idle.is_set() and not self._stopped:
+                self._idle.clear()
                 self._start(self._write_all())
 
     async def written(self) -> None:
@@ -137,15 +136,13 @@ class Checkpointer:
                 async with asyncio.timeout(rest):
                     await self._urgent.wait()
             self._urgent.clear()
-        self._runs = False
+        self._idle.set()
 
     async def _write(self) -> None:
         wanted, said, unsaid = self.reached, self._said, self._progress.uncovered
         assert said > self._written, f"{wanted} of {self._owned.range_id!r} again"
-        self._idle.clear()
         if wanted != self._owned.stored:
             await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
-        self._idle.set()
         self._events.checkpointed(self._owned.range_id, wanted.position)
         self._written, self._unsaid = said, unsaid
         self._moved.set()
