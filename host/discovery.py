@@ -1,21 +1,29 @@
-"""What the feed says that leases depend on: its ranges, where they start, and the root.
+"""What the feed says that leases depend on: its ranges, where they start, and the root, where
+a fleet begins: settled once for all its hosts.
 
 A task of its own, since a slow feed must not hold up the rounds of the coordinator. It writes
 no lease: it only replaces what the coordinator decides by, and tells it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import inf
+from math import ceil, inf
 from typing import Never
 
-from changefeed.feeds.errors import FeedError, RangeRefused, RangeUnknown
-from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
+from changefeed.feeds.errors import FeedError, FeedRefused, RangeRefused, RangeUnknown
+from changefeed.feeds.feed import (
+    Child,
+    Feed,
+    FeedRange,
+    Position,
+    RangeEnded,
+    RangeId,
+    StartAt,
+)
 from changefeed.host.decide import FeedRanges
 from changefeed.host.events import HostEvents
-from changefeed.host.first_leases import first_leases
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import settle_root
@@ -23,8 +31,10 @@ from changefeed.leases.lease import FleetRecord, RangeEnd
 from changefeed.leases.timing import Timing
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import Unavailable
+from changefeed.runtime.gather import for_each
 
 _AGAIN_AFTER = 5.0
+_AT_ONCE = 8
 _BREATH = 0.05
 _SOONEST = 1.0  # a listing that flickers must not keep the feed busy
 _LATER = (Unavailable, RangeRefused, RangeUnknown)
@@ -108,7 +118,7 @@ class Discovery:
         if not self._begins:
             return None
         settings = self._settings
-        wanted = await first_leases(self._feed, settings.start, settings.parallelism)
+        wanted = await _first_leases(self._feed, settings.start, settings.parallelism)
         root = await settle_root(self._container, wanted)
         self._changed()
         return root
@@ -133,10 +143,92 @@ class Discovery:
         """Return where keys without a lease begin: with the fleet, or with a later range."""
         root = () if self.root is None else self.root.children
         first = [x for x in root if x.range.shares_keys_with(found)]
-        inherits, at = self.ranges.inherits, self._settings.start
-        if inherits and len({x.start for x in first}) == 1:
-            return first[0].start
-        older = all(x.range.generation < found.generation for x in first)
-        if first and (at == "now" if inherits else older):  # now is later than each of them
-            at = "beginning"
-        return await self._feed.start(found, at)
+        at = self._settings.start
+        if self.ranges.inherits:
+            if len({x.start for x in first}) == 1:
+                return first[0].start
+            is_later = at == "now"  # than each of them
+        else:
+            is_later = all(x.range.generation < found.generation for x in first)
+        return await self._feed.start(found, "beginning" if first and is_later else at)
+
+
+async def _first_leases(feed: Feed, start: StartAt, parallelism: int) -> RangeEnd:
+    """Return the root: what a fleet reads first, each range with its start resolved.
+
+    From the beginning that is the oldest ranges. From a time, or from now, what is over by then
+    is left out: what it goes on in is there. A range of which the feed refuses a start is left
+    out, too: it is created later, if it can be, as one that has no lease. Ranges are cut where
+    it takes sub-ranges to make ``parallelism`` of them. Raise ``FeedRefused`` where they
+    cannot be.
+    """
+    ranges = await feed.ranges()
+    starts = {x.range.id: x for x in await _starts(feed, ranges, start) if x is not None}
+    if start == "beginning":
+        left_out = frozenset[RangeId]()
+    else:
+        left_out = await _over(feed, ranges, starts)
+    kept = {x.id for x in ranges} - left_out
+    oldest = [x for x in ranges if x.id in kept and kept.isdisjoint(x.parents)]
+    first = [starts[x.id] for x in oldest if x.id in starts]
+    return RangeEnd(children=tuple(_in_parts(feed, first, parallelism)))
+
+
+def _in_parts(feed: Feed, first: Sequence[Child], parallelism: int) -> Sequence[Child]:
+    """Cut ranges into as many sub-ranges each as it takes to have so many leases of them.
+
+    Raise ``FeedRefused`` where the feed does not cut its ranges.
+    """
+    into = ceil(parallelism / len(first)) if first else 1
+    assert into * len(first) >= parallelism or not first, f"{into} parts each are too few"
+    if into == 1:
+        return first
+    try:
+        return [replace(x, range=y) for x in first for y in feed.split(x.range, into)]
+    except FeedRefused as error:
+        raise FeedRefused(
+            f"feed.parallelism is {parallelism}, and this feed has {len(first)} ranges, "
+            f"which cannot be read in parts: leave the setting out ({error})"
+        ) from error
+
+
+async def _starts(
+    feed: Feed, ranges: Sequence[FeedRange], start: StartAt
+) -> Sequence[Child | None]:
+    async def resolved(found: FeedRange) -> Child | None:
+        try:
+            return Child(range=found, start=await feed.start(found, start))
+        except RangeRefused:
+            return None
+
+    return await for_each(ranges, resolved, at_once=_AT_ONCE)
+
+
+async def _over(
+    feed: Feed, ranges: Sequence[FeedRange], starts: dict[RangeId, Child]
+) -> frozenset[RangeId]:
+    """Return the ranges that need no reader: they and their relatives ended by the start."""
+    parents = {y for x in ranges for y in x.parents}
+
+    async def has_ended(found: FeedRange) -> bool:
+        try:
+            await feed.read(found, starts[found.id].start, 1)
+        except RangeEnded:
+            return True
+        return False
+
+    asked = [x for x in ranges if x.id in parents and x.id in starts]
+    answers = await for_each(asked, has_ended, at_once=_AT_ONCE)
+    over = {x.id for x, ended in zip(asked, answers, strict=True) if ended}
+    listed = {x.id for x in ranges}
+    while waiting := _waiting_for_others(ranges, listed, over):
+        over -= waiting
+    return frozenset(over)
+
+
+def _waiting_for_others(
+    ranges: Iterable[FeedRange], listed: Collection[RangeId], over: set[RangeId]
+) -> set[RangeId]:
+    """Return the children of ranges that are read, and the other parents of such children."""
+    families = [(x.id, {*x.parents}.intersection(listed)) for x in ranges]
+    return {y for x, of in families if not of <= over for y in {x, *of} & over}
