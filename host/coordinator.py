@@ -14,7 +14,7 @@ that it has already may not wait for those that are still to come.
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -22,20 +22,21 @@ from random import Random
 from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.host.creation import LeaseCreator
 from changefeed.host.decide import Decision, HostView, decide
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
+from changefeed.host.load_meter import coarse
 from changefeed.host.owned_lease import acquire
 from changefeed.host.pool import WorkerPool
 from changefeed.host.settings import Settings
+from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
 from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner
 from changefeed.leases.fleet_record import refuse_other_checkpoints
-from changefeed.leases.keymap import KeyMap
+from changefeed.leases.keymap import KeyMap, NewLease
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import LeaseListing, ListFleet
 from changefeed.leases.plan import Action
@@ -45,6 +46,8 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 16
+_CREATED_AT_ONCE = 8
+_FIRST_BATCH = 64
 
 
 class Coordinator:
@@ -88,14 +91,8 @@ class Coordinator:
         self._wall = wall
         self._stopping = stopping
         self._listing = LeaseListing(list_fleet, clock)
-        self._creator = LeaseCreator(
-            container,
-            events=events,
-            doubt=self._listing.doubt,
-            random=random,
-            clock=clock,
-            wall=wall,
-        )
+        self._batch = _FIRST_BATCH
+        self._tried = frozenset[RangeId]()
         self._watch = FleetWatch(self._settings.judged, me=me)
         self._own = HostView(name=me)
         self._keymap = KeyMap(())
@@ -166,9 +163,8 @@ class Coordinator:
     async def _act(self, fleet: Fleet, decision: Decision) -> None:
         failed: StoreUnavailable | None = None
         try:
-            self._left |= await self._creator.carry_out(
-                decision, self._discovery.starts, until=self._round_ends
-            )
+            await self._create(decision)
+            await self._delete(decision.deletes)
         except StoreUnavailable as error:  # which may hold for what is new alone
             failed = error
         await for_each(decision.steps, partial(self._in_turn, fleet=fleet), at_once=_AT_ONCE)
@@ -177,6 +173,75 @@ class Coordinator:
         for member in fleet.forgotten:
             await self._container.remove_member(member)
             self._listing.doubt()  # a listing of what was written shows no record that is gone
+
+    # leases that are to come, and those that are over
+
+    async def _create(self, decision: Decision) -> None:
+        """Create leases: half of the round is for what is there already. Have the next listing
+        follow at once where there is more to do.
+
+        Other hosts that start create some of them, too: each begins elsewhere, and lists what
+        is left after ever larger batches. Else each of a hundred hosts would create each of ten
+        thousand leases.
+        """
+        starts = self._discovery.starts
+        gaps = {x.range_id: x for x in decision.gaps if x.range_id in starts}
+        new = {x.child.range.id: x for x in decision.new_leases}
+        names, done = [*(gaps | new)], set[RangeId]()
+        first = int(self._random.random() * len(names)) if len(names) > self._batch else 0
+        batch = [*names[first:], *names[:first]][: self._batch]
+        assert batch or not names, f"none of {len(names)} leases to create is tried"
+        ends = (self._clock() + self._round_ends) / 2
+
+        async def create(name: RangeId) -> None:
+            if self._clock() >= ends:
+                return
+            if name in new:
+                await self._come(new[name])
+            else:
+                await self._fill(replace(gaps[name], checkpoint=Checkpoint(starts[name])))
+            done.add(name)
+
+        await for_each(batch, create, at_once=_CREATED_AT_ONCE)
+        # What was tried before, and is wanted still, waits for the next listing in its time.
+        self._left |= len(done) < len(names) or not done <= self._tried
+        self._tried = frozenset(done)
+        self._batch = 2 * self._batch if len(batch) < len(names) else _FIRST_BATCH
+
+    async def _come(self, new: NewLease) -> None:
+        """Create the lease of a child where its parents have ended."""
+        found = new.child.range
+        if not found.parents:  # for who draws where ranges come from
+            found = dataclasses.replace(found, parents=tuple(x.range_id for x in new.parents))
+        child = Lease(range=found, checkpoint=new.start)
+        if new.revived is None:
+            await self._fill(_with_load(child, new.parents))
+            return
+        with suppress(LeaseConflict):
+            await self._revive(new.revived.revived_as(new.child.range, new.start))
+            self._events.created(child)
+
+    async def _revive(self, wanted: Lease) -> None:
+        stored = await self._container.read(wanted.range_id)
+        if stored is not None and stored.position is None:
+            # The checkpoint of a tombstone, which nobody has read for long, is lost.
+            await evict(self._container, wanted)
+        else:
+            await self._write(wanted)
+
+    async def _fill(self, wanted: Lease) -> None:
+        assert wanted.position is not None, f"{wanted.range_id!r} would begin nowhere"
+        assert wanted.owner is None, f"{wanted.range_id!r} is not {wanted.owner!r}'s yet"
+        if (await self._container.create(wanted)).sign_of_life == wanted.sign_of_life:
+            self._events.created(wanted)
+
+    async def _delete(self, leases: Iterable[tuple[Lease, str]]) -> None:
+        for lease, reason in leases:
+            assert lease.ended or not lease.epoch, f"lease {lease.range_id!r} is being read"
+            with suppress(LeaseConflict):  # another host did, or will
+                await self._container.delete(lease)
+                self._events.deleted(lease, reason)
+            self._listing.doubt()
 
     # leases that are there
 
@@ -231,7 +296,7 @@ class Coordinator:
             self._own = self._own.with_steal(lease, fleet, now=self._clock())
 
     async def _write(self, lease: Lease) -> None:
-        """Write a lease that carries our name and has no worker."""
+        """Write a lease that has no worker of ours."""
         await self._container.replace(lease.stamped(stamp=self._wall()))
 
     async def _acquire(self, lease: Lease, how: str) -> None:
@@ -344,3 +409,13 @@ def _given_up(lease: Lease, living: Collection[HostName], deaths: Deaths) -> Lea
     """Give up a lease that this host does not read: to the host that asked, or to any."""
     given = lease.handed_over() if lease.next_owner in living else lease.released()
     return replace(given, deaths=deaths)
+
+
+def _with_load(child: Lease, parents: Sequence[Lease]) -> Lease:
+    """Give the sub-range of a hot range its part of the load, and no rest before it moves."""
+    for parent in parents:
+        load = parent.known_load
+        if parent.end is not None and parent.end.by == "split" and load is not None:
+            part = coarse(load / len(parent.end.children), None)
+            return replace(child, load=part, cooling=True)
+    return child

@@ -11,7 +11,7 @@ from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
 from changefeed.feeds.cosmos.topology import Place
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.host import creation
+from changefeed.host import coordinator
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.delivery import Delivery
 from changefeed.leases.fleet import Fleet
@@ -123,7 +123,7 @@ def a_round_takes_as_long_as_its_steps(m: Patch) -> None:
 
 @mutant(rule=3, guarantee=24, kills="unit/host/test_discovery.py::test_hosts_that_start")
 def each_host_creates_all_leases(m: Patch) -> None:
-    m.patch(creation, "_FIRST_BATCH", 10_000)
+    m.patch(coordinator, "_FIRST_BATCH", 10_000)
 
 
 @mutant(rule=11, guarantee=26, kills=f"{_SQLITE}_a_file_that_was_deleted")

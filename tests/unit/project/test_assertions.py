@@ -22,7 +22,7 @@ DENSE = [
     "leases",
     "stores",
     " ".join(f"host/{x}.py" for x in _WORKER),
-    "host/decide.py host/coordinator.py host/creation.py host/renewer.py host/membership.py",
+    "host/decide.py host/coordinator.py host/renewer.py host/membership.py",
     "log",
 ]
 
