@@ -33,6 +33,7 @@ from changefeed.feeds.errors import (
     RangeRefused,
     RangeUnknown,
 )
+from changefeed.feeds.feed import RangeId
 from changefeed.log.brokers.batches import check_names
 from changefeed.log.brokers.budget import Budget
 from changefeed.log.brokers.core import BrokerCore
@@ -54,9 +55,7 @@ from changefeed.log.brokers.requests import (
 from changefeed.log.decoding import Undecodable
 from changefeed.log.protocol.wire import (
     CONTENT_TYPE,
-    Positions,
     Refusal,
-    SequenceBefore,
     decode_append,
     encode_read,
 )
@@ -248,12 +247,12 @@ class BrokerServer:
 
     async def _ends(self, request: web.Request) -> web.Response:
         collection = await self._checked(request)
-        asked = await body_of(request, Positions)
-        check_names([x for x, _ in asked.after])
+        asked = await body_of(request, dict[RangeId, int])
+        check_names([*asked])
         found = await moved_partitions(
             self._core,
             collection,
-            dict(asked.after),
+            asked,
             wait=min(seconds_in(request.query, "wait"), _MAX_WAIT),
             is_gone=lambda: request.transport is None,
         )
@@ -268,7 +267,7 @@ class BrokerServer:
         time_us = number_in(request.query, "time_us", None, least=EARLIEST)
         partition = partition_of(request)
         found = await self._core.sequence_before(collection, partition, time_us)
-        return _json(SequenceBefore(sequence=found))
+        return _json(found)
 
     async def _checked(self, request: web.Request) -> str:
         """Return the collection, if it is the one that the client means."""

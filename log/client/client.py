@@ -25,8 +25,6 @@ from changefeed.log.protocol.wire import (
     Compaction,
     PartitionBounds,
     PartitionNews,
-    Positions,
-    SequenceBefore,
     Storage,
     decode_read,
     encode_append,
@@ -148,14 +146,14 @@ class BrokerClient:
             self._path("ends"),
             {"log": self._known.identity, "wait": f"{wait:g}"},
             wait=wait,
-            body=msgspec.json.encode(Positions(after=tuple(after.items()))),
+            body=msgspec.json.encode(after),
         )
         return decoded(body, dict[RangeId, PartitionNews])
 
     async def sequence_before(self, name: RangeId, time_us: int) -> int:
         """See ``Source.sequence_before``."""
         body = await self._ask_about(name, "since", {"time_us": str(time_us)})
-        return decoded(body, SequenceBefore).sequence
+        return decoded(body, int)
 
     async def storage(self, log: str) -> Storage:
         """Return how much is stored, and who sends. A broker lists objects for that."""

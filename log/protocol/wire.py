@@ -94,12 +94,6 @@ class PartitionBounds(msgspec.Struct, frozen=True, kw_only=True):
     last: int
 
 
-class Positions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The sequences that readers of some partitions have come to, each named once."""
-
-    after: tuple[tuple[RangeId, int], ...]
-
-
 class PartitionNews(msgspec.Struct, frozen=True, kw_only=True):
     """A partition that has ended, or has more than its reader knows.
 
@@ -108,12 +102,6 @@ class PartitionNews(msgspec.Struct, frozen=True, kw_only=True):
 
     last: int | None
     ended: bool = False
-
-
-class SequenceBefore(msgspec.Struct, frozen=True, kw_only=True):
-    """The last sequence before a time."""
-
-    sequence: int
 
 
 def encode_append(request: AppendRequest) -> bytes:

@@ -149,14 +149,8 @@ async def test_a_body_that_is_wrong_is_refused_whole_and_nothing_is_written(
         ("POST", "/merge", b"[", 400, "bad-body"),
         ("POST", "/retain", b'{"seconds": -1}', 400, "refused"),
         ("GET", "/storage?log=another", None, 409, "http"),
-        (
-            "POST",
-            "/ends",
-            b'{"after": [["e1.p01.v00-ff", 1], ["e1.p01.v00-ff", 2]]}',
-            400,
-            "refused",
-        ),
-        ("POST", "/ends", b'{"after": []}', 400, "refused"),
+        ("POST", "/ends", b'{"e1.p01.v00-ff": "1"}', 400, "bad-body"),
+        ("POST", "/ends", b"{}", 400, "refused"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_a_reason_and_changes_nothing(  # noqa: PLR0917
