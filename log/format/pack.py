@@ -113,7 +113,7 @@ def encode_pack(header: Header, records: Sequence[Records] = ()) -> bytes:
         assert x.first > 0, f"{x.key} from {x.first} on: sequences count from 1"
         assert x.count == len(x.columns.kinds), f"{x.key}: a kind for each record"
         sections.append(_section(x, offset))
-        offset += x.bytes
+        offset += sections[-1].bytes
     found = msgspec.structs.replace(header, sections=tuple(sections))  # type: ignore[type-var]
     head = msgspec.msgpack.encode(found)
     assert len(head) <= _MAX_HEADER, f"no reader takes a header of {len(head)} bytes"

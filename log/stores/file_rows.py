@@ -57,7 +57,9 @@ from typing import Final, NamedTuple
 from changefeed.runtime.private_file import PRIVATE_FILE
 
 FRAMES: Final = ".frames"
-_LOG, _LOCK, _DURABLE, _CLOSED, _END = ".log", "lock", "durable", "closed", "end"
+DURABLE: Final = "durable"
+CLOSED: Final = "closed"
+_LOG, _LOCK, _END = ".log", "lock", "end"
 HEAD: Final = struct.Struct("<4sIQQII")
 _MAGIC: Final = b"CFR\n"
 _NUMBER: Final = struct.Struct("<QQ")
@@ -143,10 +145,9 @@ def write_all(descriptor: int, data: bytes, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def _write_number(path: Path, number: int) -> None:
+def say(descriptor: int, number: int) -> None:
     """Say a number to other processes. It is there twice, as they may read in between."""
-    with open_file(path, os.O_WRONLY | os.O_CREAT) as descriptor:
-        write_all(descriptor, _NUMBER.pack(number, number), 0)
+    write_all(descriptor, _NUMBER.pack(number, number), 0)
 
 
 def _read_number(path: Path) -> tuple[int, int] | None:
@@ -159,17 +160,12 @@ def _read_number(path: Path) -> tuple[int, int] | None:
     return _NUMBER.unpack(data) if len(data) == _NUMBER.size else None
 
 
-def say_durable(folder: Path, number: int) -> None:
-    """Let readers go up to a frame."""
-    _write_number(folder / _DURABLE, number)
-
-
 def durable_in(folder: Path) -> int:
     """Return the last number that is durable for sure.
 
     It may be read while it is written, or half of it was: one of the two is whole then.
     """
-    return min(_read_number(folder / _DURABLE) or (0, 0))
+    return min(_read_number(folder / DURABLE) or (0, 0))
 
 
 def end_of(folder: Path) -> int | None:
@@ -181,10 +177,9 @@ def end_of(folder: Path) -> int | None:
     return found and found[0]
 
 
-def is_closed(folder: Path) -> bool:
-    """Whether the row takes no frames any more."""
+def is_there(path: Path) -> bool:
     try:
-        os.stat(folder / _CLOSED)
+        os.stat(path)
     except FileNotFoundError:
         return False
     return True
@@ -197,7 +192,7 @@ def close_at(folder: Path, number: int) -> None:
 
 
 def _make_closed(folder: Path) -> None:
-    with open_file(folder / _CLOSED, os.O_WRONLY | os.O_CREAT):
+    with open_file(folder / CLOSED, os.O_WRONLY | os.O_CREAT):
         pass
     sync(folder)
 
@@ -205,9 +200,10 @@ def _make_closed(folder: Path) -> None:
 def _decide(folder: Path, number: int) -> None:
     """Say where the frames end, unless somebody has said so already."""
     aside = folder / f"{_END}.{os.getpid()}.{time.monotonic_ns()}"
-    _write_number(aside, number)
     try:
-        sync(aside)
+        with open_file(aside, os.O_WRONLY | os.O_CREAT) as descriptor:
+            say(descriptor, number)
+            os.fsync(descriptor)
         os.link(aside, folder / _END)
     except FileExistsError:
         pass

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from changefeed.log.stores.file_rows import (
+    CLOSED,
+    DURABLE,
     HEAD,
     close_at,
     close_frames,
@@ -18,11 +20,11 @@ from changefeed.log.stores.file_rows import (
     firsts_in,
     framed,
     frames_in,
-    is_closed,
+    is_there,
     last_that_counts,
     locked,
     log_path,
-    say_durable,
+    say,
     sync,
     write_all,
 )
@@ -46,6 +48,8 @@ class FrameWriter:
         self._durable = 0
         self._sound: int | None = None
         self._descriptor: int | None = None
+        self._said: int | None = None
+        self._closed = folder / CLOSED
         self._lock: int | None = None
         self._path = folder
         self._size = 0
@@ -59,7 +63,7 @@ class FrameWriter:
         self._lock = locked(self._folder)
         if self._lock is None:
             return None
-        if is_closed(self._folder):
+        if is_there(self._closed):
             return self.close()
         before = durable_in(self._folder)
         self._durable = last_that_counts(self._folder)
@@ -68,7 +72,7 @@ class FrameWriter:
             self._path = log_path(self._folder, firsts[-1])
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             self._size = _cut_behind(self._descriptor, firsts[-1], before, self._durable)
-        say_durable(self._folder, self._durable)
+        self._say_durable()
         sync(self._folder)  # the writer before may have been killed before it did
         return self._durable
 
@@ -92,13 +96,13 @@ class FrameWriter:
         except OSError:
             self._end_at(self._durable)
             return False
-        if is_closed(self._folder) or self._is_elsewhere(descriptor):
+        if is_there(self._closed) or self._is_elsewhere(descriptor):
             self.stop()
             return False
         self._size += size
         self._durable += len(objects)
         try:
-            say_durable(self._folder, self._durable)
+            self._say_durable()
         except OSError:  # they are durable, and no other process would know
             self._end_at(self._durable)
             return False
@@ -118,9 +122,10 @@ class FrameWriter:
     def stop(self) -> None:
         """Write no more frames."""
         self.is_over = True
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        for descriptor in (self._descriptor, self._said):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._descriptor = self._said = None
 
     def release(self) -> None:
         """Write nothing any more, and let another process go on."""
@@ -165,7 +170,7 @@ class FrameWriter:
             return None
         try:
             if self._descriptor is None:
-                say_durable(self._folder, 0)
+                self._say_durable()
             sync(self._folder)
         except OSError:
             os.close(descriptor)  # the next attempt finds the file, and the row closed
@@ -174,6 +179,16 @@ class FrameWriter:
             os.close(self._descriptor)
         self._descriptor, self._path, self._size = descriptor, path, 0
         return descriptor
+
+    def _say_durable(self) -> None:
+        """Let readers go up to what is durable, in the file that has the name by now."""
+        if self._said is not None and not os.fstat(self._said).st_nlink:
+            os.close(self._said)
+            self._said = None
+        if self._said is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            self._said = os.open(self._folder / DURABLE, flags, PRIVATE_FILE)
+        say(self._said, self._durable)
 
     def _end_at(self, number: int) -> None:
         """Let the row have no frames behind this one, whatever is in the file."""

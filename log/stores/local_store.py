@@ -24,6 +24,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -82,6 +83,7 @@ class LocalStore:
         self._place: tuple[int, int] | None = None
         self._writing: dict[Path, Commits] = {}
         self._frames = FrameReader()
+        self._frames_of = lru_cache(lambda row: root / row / FRAMES)
 
     @property
     def directory(self) -> Path:
@@ -194,7 +196,7 @@ class LocalStore:
 
     def _in_row(self, key: str) -> "_InRow | None":
         found = _ROW_KEY.fullmatch(key)
-        return found and _InRow(self._path(found[1]) / FRAMES, int(found[2]))
+        return found and _InRow(self._frames_of(found[1]), int(found[2]))
 
     def _commits(self, place: "_InRow") -> "Commits | None":
         """Return what writes a row here: who creates its first object writes all of it."""

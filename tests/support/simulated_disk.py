@@ -128,7 +128,10 @@ class SimulatedDisk:
 
     def fstat(self, handle: int) -> SimpleNamespace:
         file = self._file(handle)
-        return SimpleNamespace(st_dev=1, st_ino=file.number, st_size=len(file.seen))
+        links = sum(x is file for names in self.names.values() for x in names.values())
+        return SimpleNamespace(
+            st_dev=1, st_ino=file.number, st_size=len(file.seen), st_nlink=links
+        )
 
     def link(self, old: Path, new: Path) -> None:
         self._call("link")

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from changefeed.log.stores import file_rows, frame_reader, frame_writer
-from changefeed.log.stores.file_rows import close_frames, framed, holder_of, say_durable
+from changefeed.log.stores.file_rows import close_frames, framed, holder_of
 from changefeed.log.stores.frame_reader import FrameReader
 from changefeed.log.stores.frame_writer import FrameWriter
 from changefeed.runtime.clock import wall_clock_us
@@ -120,7 +120,9 @@ def killed_at(row: Row, call: int) -> Iterator[None]:
 
 
 def test_others_see_what_is_durable_and_not_before(row: Row) -> None:
-    row.append(3)
+    row.append(1)
+    del row.disk.names[FOLDER]["durable"]
+    row.append(2)
     row.look()
     assert row.seen == row.acknowledged
     sizes = [row.disk.size(LOG)]
@@ -257,7 +259,7 @@ def test_wherever_a_frame_is_damaged_those_behind_it_are_found(row: Row) -> None
 def taken_over(row: Row, durable: int = 0) -> int | None:
     """Return where the next writer goes on; a loss of power may have taken what is durable."""
     row.disk.end_process()
-    say_durable(FOLDER, durable)
+    row.disk.names[FOLDER]["durable"].seen[:] = durable.to_bytes(8, "little") * 2
     row.writer = FrameWriter(FOLDER, row.disk.make_folder)
     return row.writer.take_over()
 
