@@ -8,9 +8,9 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -39,7 +39,6 @@ class _KnownRow:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.firsts: Sequence[int] = ()
         self._looking = threading.Lock()
         self._end: int | None = None
         self._left: tuple[int, int, int] | None = None
@@ -72,55 +71,51 @@ class _KnownRow:
         """Whether ``last`` stays what it was said to be."""
         return self._end is not None
 
-    def frame(self, number: int) -> Frame | None:
-        """Return a frame that readers may see; ``None`` if it was deleted."""
-        if not self.firsts or number >= self.firsts[-1]:
-            self.firsts = firsts_in(self.folder)
-        first = self._file_with(number)
-        if first is None:
-            return None
-        try:
-            with self._looking, open_file(log_path(self.folder, first)) as descriptor:
-                return self._found(partial(os.pread, descriptor), first, number)
-        except FileNotFoundError:
-            self.firsts = ()
-            self._offsets.pop(first, None)
-            return None
+    def frames(self, numbers: Iterable[int]) -> list[Frame | None]:
+        """Return frames; ``None`` for one that readers may not see, or that was deleted."""
+        with self._files() as file_with:
+            files = [(n, file_with(n)) for n in numbers]
+            return [None if x is None else self._found(x.read, x.first, n) for n, x in files]
 
     def read(self, extents: Iterable[tuple[int, int, int]]) -> list[bytes | None]:
         """Read bytes of the objects in frames, each given by its number, start and end.
 
-        ``None`` for a frame that readers may not see, or that was deleted.
+        ``None``: as ``frames``.
         """
-        last = self.last()
-        self.firsts = firsts_in(self.folder)
-        with ExitStack() as stack, self._looking:
-            opened: dict[int, _OpenFile] = {}  # files by their first numbers
-            return [
-                self._read(x, opened, stack) if 1 <= x[0] <= last else None for x in extents
-            ]
+        with self._files() as file_with:
+            return [self._read(file_with(x[0]), *x) for x in extents]
 
     def _read(
-        self, extent: tuple[int, int, int], opened: "dict[int, _OpenFile]", stack: ExitStack
+        self, file: "_OpenFile | None", number: int, start: int, end: int
     ) -> bytes | None:
-        number, start, end = extent
-        first = self._file_with(number)
-        if first is None:
+        if file is None:
             return None
-        if first not in opened:
-            try:
-                path = log_path(self.folder, first)
-                opened[first] = _OpenFile(stack.enter_context(open_file(path)))
-            except FileNotFoundError:
-                return None
-        file = opened[first]
         read = file.read if start else file.read_ahead
-        frame = self._found(read, first, number)
+        frame = self._found(read, file.first, number)
         return read(max(min(end, frame.size) - start, 0), frame.begin + start)
 
-    def _file_with(self, number: int) -> int | None:
-        place = bisect_right(self.firsts, number)
-        return self.firsts[place - 1] if place else None
+    @contextmanager
+    def _files(self) -> "Iterator[Callable[[int], _OpenFile | None]]":
+        """Give what opens the files of frames by their numbers, each file once."""
+        last, firsts = self.last(), firsts_in(self.folder)
+        opened: dict[int, _OpenFile] = {}  # by their first numbers
+
+        def file_with(number: int) -> "_OpenFile | None":
+            place = bisect_right(firsts, number)
+            if not place or number > last:
+                return None
+            first = firsts[place - 1]
+            if first not in opened:
+                try:
+                    file = stack.enter_context(open_file(log_path(self.folder, first)))
+                except FileNotFoundError:
+                    self._offsets.pop(first, None)
+                    return None
+                opened[first] = _OpenFile(first, file)
+            return opened[first]
+
+        with ExitStack() as stack, self._looking:
+            yield file_with
 
     def _found(self, read: Read, first: int, number: int) -> Frame:
         """Return a frame, from where those before it lie.
@@ -148,7 +143,8 @@ class _KnownRow:
 class _OpenFile:
     """A file of frames that is open. Small frames that follow each other come in one read."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, first: int, descriptor: int) -> None:
+        self.first = first
         self.read: Read = partial(os.pread, descriptor)
         self._ahead = b""
         self._begin = 0
@@ -169,10 +165,9 @@ class FrameReader:
     def __init__(self) -> None:
         self._known: OrderedDict[Path, _KnownRow] = OrderedDict()
 
-    def find(self, folder: Path, number: int) -> Frame | None:
-        """Return a frame that readers may see."""
-        row = self._row(folder)
-        return row.frame(number) if 1 <= number <= row.last() else None
+    def frames(self, folder: Path, numbers: Iterable[int]) -> list[Frame | None]:
+        """Return some frames: see ``_KnownRow.frames``."""
+        return self._row(folder).frames(numbers)
 
     def read(self, folder: Path, extents: Iterable[tuple[int, int, int]]) -> list[bytes | None]:
         """Read bytes of objects: see ``_KnownRow.read``."""
@@ -180,10 +175,8 @@ class FrameReader:
 
     def numbers(self, folder: Path) -> range:
         """Return the numbers of the frames that are there."""
-        row = self._row(folder)
-        row.firsts = firsts_in(folder)
-        last = row.last()
-        return range(row.firsts[0], last + 1) if row.firsts else range(0)
+        firsts, last = firsts_in(folder), self._row(folder).last()
+        return range(firsts[0], last + 1) if firsts else range(0)
 
     def drop(self, folder: Path, numbers: AbstractSet[int]) -> None:
         """Delete the files of which all frames are among these numbers, from the first on.
@@ -192,9 +185,9 @@ class FrameReader:
         """
         there = self.numbers(folder)
         kept_from = next((x for x in there if x not in numbers), there.stop)
-        row = self._row(folder)
-        ends = [*row.firsts[1:], *([there.stop] if row.has_end else [])]
-        for first, end in zip(row.firsts, ends, strict=False):
+        firsts, has_end = firsts_in(folder), self._row(folder).has_end
+        ends = [*firsts[1:], *([there.stop] if has_end else [])]
+        for first, end in zip(firsts, ends, strict=False):
             if end <= kept_from:
                 delete(log_path(folder, first))
 

@@ -133,9 +133,10 @@ class LocalStore:
                 return self._path(key).stat().st_mtime
             except FileNotFoundError:
                 place = self._in_row(key)
-                frame = None if place is None else self._frames.find(*place)
-                if frame is not None:
-                    return frame.written_us / 1e6
+                if place is not None:
+                    (frame,) = self._frames.frames(place.folder, [place.number])
+                    if frame is not None:
+                        return frame.written_us / 1e6
                 self._check_place()
                 return None
 
@@ -355,14 +356,12 @@ class LocalStore:
 
     def _found_in_row(self, folder: Path, names: set[str], after: str) -> Iterator[Listed]:
         """Yield the frames of a row in whose place there is no file."""
-        row = folder.relative_to(self._root).as_posix()
-        for number in self._frames.numbers(folder / FRAMES):
-            name = f"{number:012}"
-            if name in names or f"{row}/{name}" <= after:
-                continue
-            frame = self._frames.find(folder / FRAMES, number)
+        row, frames = folder.relative_to(self._root).as_posix(), folder / FRAMES
+        keys = {x: f"{row}/{x:012}" for x in self._frames.numbers(frames)}
+        numbers = [n for n, key in keys.items() if key > after and key[-_DIGITS:] not in names]
+        for number, frame in zip(numbers, self._frames.frames(frames, numbers), strict=True):
             if frame is not None:
-                yield Listed(f"{row}/{name}", frame.size)
+                yield Listed(keys[number], frame.size)
 
     async def _call(self, act: Callable[[], T], what: str) -> T:
         try:

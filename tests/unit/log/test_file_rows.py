@@ -84,7 +84,7 @@ class Row:
         assert len(self.ends) == 1, f"it was closed at {self.ends}"
         reader = FrameReader()
         found = {number: self._there(reader, number) for number in range(1, end + 1)}
-        assert reader.find(FOLDER, end + 1) is None
+        assert reader.frames(FOLDER, [end + 1]) == [None]
         assert all(data in self.written[number] for number, data in found.items())
         assert self.acknowledged.items() <= found.items()
         assert self.seen.items() <= found.items()
@@ -371,11 +371,11 @@ def test_files_follow_each_other_and_go_when_no_frame_of_them_is_needed(
     second = int(logs()[1].removesuffix(".log"))
     reader = FrameReader()
     reader.drop(FOLDER, {*range(2, 21)})
-    assert reader.find(FOLDER, 1) is not None  # which was to stay
+    assert reader.frames(FOLDER, [1]) != [None]  # which was to stay
     reader.drop(FOLDER, {*range(1, second + 1)})
     assert reader.numbers(FOLDER) == range(second, 21)
-    assert reader.find(FOLDER, 1) is None
-    assert reader.find(FOLDER, second) is not None
+    assert reader.frames(FOLDER, [1]) == [None]
+    assert reader.frames(FOLDER, [second]) != [None]
     reader.drop(FOLDER, {*range(1, 21)})
     assert len(logs()) == 1  # it is written still
     row.disk.end_process()
