@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ from tests.support.shifting_feed import ShiftingReader, ShiftingStore
 
 R0, R1, R2, R3 = (RangeId(f"r{n}") for n in range(4))
 A, A1 = HostName("a"), Incarnation("a-1")
-PATIENCE = 30.0
+LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 
 async def looked(
@@ -56,7 +56,7 @@ async def test_what_is_over_by_the_start_is_left_out_but_for_kin_of_what_is_not(
     empty.append("k")
     empty.begin_era(1)  # it has no change, and goes on from one that is not over
     empty.begin_era(1)
-    assert await looked(empty, MemoryLeases(), start=datetime.fromtimestamp(0, UTC)) == ["r0"]
+    assert await looked(empty, MemoryLeases(), start=LONG_AGO) == ["r0"]
 
 
 @pytest.mark.parametrize("foreign", [False, True])
@@ -72,35 +72,52 @@ async def test_what_was_created_late_is_deleted_unless_another_processor_made_it
     assert (half.id in await looked(feed, leases)) == foreign
 
 
-class Refusing(MemoryFeed):
-    """It has no start of one range."""
+class Asked(MemoryFeed):
+    """It has no start of one range, and says of others what it was asked for."""
 
     async def start(self, found: FeedRange, at: StartAt) -> Position:
         if found.id == R0:
             raise RangeRefused(R0, "it is damaged")
-        return await super().start(found, at)
+        return Position(str(at))
 
 
 async def test_a_range_without_a_start_keeps_no_other_from_its_lease() -> None:
-    assert await looked(Refusing(2), MemoryLeases(), 2 * PATIENCE) == ["r1"]
+    assert await looked(Asked(2), MemoryLeases(), 60) == ["r1"]
 
 
-async def test_no_gap_begins_before_the_fleet_does_or_later_than_its_keys() -> None:
-    store = ShiftingStore()
-    store.append("k", b"")
+async def test_no_gap_begins_before_the_fleet_does() -> None:
     cut = FailingCall(FeedUnavailable("busy"), at=1, only=lambda x: x == "start")
-    feed, parts = proxied(ShiftingReader(store), cut), {"feed": {"start": "now"}}
+    feed = proxied(MemoryFeed(1), cut)
     (whole,) = await feed.ranges()
-    async with coordinating(MemoryLeases(), feed=feed, parts=parts) as (_, discovery):
+    async with coordinating(MemoryLeases(), feed=feed) as (_, discovery):
         discovery.look(begins=True, gaps=[whole])
         with pytest.raises(FeedUnavailable):
             await discovery._look()
         await discovery._look()
         assert discovery.root is not None
-        low, high = feed.split(whole, 2)
-        first = [*make.end(low, at="1").children, *make.end(high, at="0").children]
-        discovery.root = RangeEnd(children=tuple(first))
-        assert [await discovery._start_of(x) for x in (low, whole)] == ["1", '"0"']
+
+
+@pytest.mark.parametrize(
+    ("inherits", "start", "keys", "generation", "begins"),
+    [
+        (True, "now", "04", 1, "1"),  # where they began with the fleet
+        (True, "now", "0C", 1, "beginning"),  # later than each of two starts
+        (True, LONG_AGO, "0C", 1, str(LONG_AGO)),
+        (True, "now", "CF", 1, "now"),  # which the fleet did not begin with
+        (False, "now", "04", 0, "now"),  # somebody deleted the lease
+    ],
+)
+async def test_a_gap_begins_no_later_than_its_keys_do(
+    *, inherits: bool, start: StartAt, keys: str, generation: int, begins: str
+) -> None:
+    low, high = make.feed_range("low", "0", "8"), make.feed_range("high", "8", "C")
+    gap = make.feed_range("gap", *keys, generation=(generation, 0))
+    parts = {"feed": {"start": start}}
+    async with coordinating(MemoryLeases(), feed=Asked(1), parts=parts) as (_, discovery):
+        both = (*make.end(low, at="1").children, *make.end(high, at="2").children)
+        discovery.root = RangeEnd(children=both)
+        discovery.ranges = replace(discovery.ranges, inherits=inherits)
+        assert await discovery._start_of(gap) == begins
 
 
 async def test_hosts_that_start_together_create_many_leases_between_them() -> None:
@@ -141,32 +158,22 @@ class Forgetting(MemoryFeed):
         return [x for x in found if x.id not in ended]
 
 
-@pytest.mark.parametrize("inherits", [True, False])
-async def test_keys_whose_lease_was_deleted_begin_where_the_fleet_did_or_their_range(
-    *, inherits: bool
-) -> None:
-    store, log, leases = ShiftingStore(), Forgetting(1), MemoryLeases()
-    feed, append, split = (
-        (ShiftingReader(store), store.append, partial(store.split, RangeId("0")))
-        if inherits
-        else (log, log.append, partial(log.split_range, R0))
-    )
-    append("k0", b"")
+async def test_keys_whose_lease_was_deleted_begin_with_their_range() -> None:
+    feed, leases = Forgetting(1), MemoryLeases()
+    feed.append("k0", b"")
     await looked(feed, leases, start="now")
     await begun(leases)
-    first = await lease_in(leases, (await leases.list())[0].range_id)
-    split()
+    feed.split_range(R0)
     low, high = await feed.ranges()
-    await make.end_in(leases, first.range_id, low, high, at=str(first.position))
-    for _ in range(2):
-        await looked(feed, leases, 15, start="now")
-        await begun(leases)
+    await make.end_in(leases, R0, low, high, at="1")
+    await looked(feed, leases, 15, start="now")
+    await begun(leases)
+    await looked(feed, leases, 15, start="now")
     for n in range(8):
-        append(f"k{n}", b"")
-    assert not any(x.ended for x in await leases.list())
+        feed.append(f"k{n}", b"")
     await leases.delete(await lease_in(leases, high.id))
-    await looked(feed, leases, 3 * PATIENCE, start="now")
-    assert (await lease_in(leases, high.id)).position == (first.position if inherits else "0")
+    await looked(feed, leases, 90, start="now")
+    assert (await lease_in(leases, high.id)).position == "0"
 
 
 async def test_a_feed_that_reads_no_parts_refuses_more_ranges_than_it_has() -> None:

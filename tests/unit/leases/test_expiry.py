@@ -21,13 +21,6 @@ def expired(
     return since[R0] <= at - seen.expiration
 
 
-def test_what_stands_still_for_the_whole_expiration_is_expired() -> None:
-    seen = watch()
-    assert not expired(seen, OWNED, 0)
-    assert not expired(seen, OWNED, 29.9)
-    assert expired(seen, OWNED, 30)
-
-
 def test_the_request_of_another_host_is_no_sign_of_life_of_the_owner() -> None:
     seen = watch()
     assert not expired(seen, OWNED, 0)
