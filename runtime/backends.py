@@ -231,8 +231,10 @@ def own_settings(backend: Backend, sections: Mapping[str, Mapping[str, Any]]) ->
     try:
         return backend.settings.model_validate(given)
     except ValidationError as error:
+        unknown = f"there is no such setting. Known: {', '.join(backend.settings.model_fields)}"
         lines = (
-            f"backends.{'.'.join(map(str, (backend.name, *x['loc'])))}: {x['msg']}"
+            f"backends.{'.'.join(map(str, (backend.name, *x['loc'])))}: "
+            f"{unknown if x['type'] == 'extra_forbidden' else x['msg']}"
             for x in error.errors()
         )
         raise UserError("\n  ".join(["wrong settings", *lines])) from None

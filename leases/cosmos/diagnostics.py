@@ -147,7 +147,7 @@ async def _prefixes(items: Items, prefix: str) -> list[Diagnostic]:
     names = [str(x["id"]) for x in await items.query(_IDS)]
     others = sorted({x.partition("..")[0] for x in names if ".." in x} - {prefix})
     count = sum(x.startswith(f"{prefix}..") for x in names)
-    mine = fine("prefix", f"{count} leases under {prefix!r}")
+    mine = fine("prefix", f"leases under {prefix!r}: {count}")
     if not others:
         return [mine]
     shown = ", ".join(map(repr, others))

@@ -49,7 +49,7 @@ async def connect(address: BlobAddress, options: OpenOptions) -> AsyncIterator[C
             client = await _client(address, given, stack)
         except ValueError as error:
             raise StoreRefused(
-                f"{address}: the client does not take the address or its secret ({error})"
+                f"{address}: check CHANGEFEED_BACKENDS__BLOB__KEY and the address ({error})"
             ) from error
         yield await stack.enter_async_context(client)
 

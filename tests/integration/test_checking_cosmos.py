@@ -62,7 +62,7 @@ async def test_a_container_that_we_made_has_nothing_wrong_with_it(place: Place) 
         await leases.create(make.lease(feed_range, at='"0"'))
         found = await place.found()
         assert wrong(found) == {}
-        assert found["prefix"].text == "1 leases under 'changefeed'"
+        assert found["prefix"].text == "leases under 'changefeed': 1"
         assert len(await leases.list()) == 1
     items = place.database.get_container_client("leases").query_items("SELECT c.id FROM c")
     assert not [x["id"] async for x in items if ".check." in x["id"]]

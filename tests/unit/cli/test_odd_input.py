@@ -153,7 +153,7 @@ def files(home: Path) -> dict[str, int]:
         ("status --leases=sqlite:empty.db", "/empty.db yet"),
         ("status --feed=nats:x", "'nats:x' is not an address of a feed"),
         ("status --feed=data/log", "Did you mean eventlog:data/log?"),
-        ("status --feed=brokers://[::1/x", "Invalid IPv6 URL"),
+        ("status --leases=blob+http://h:1/a/c", "check CHANGEFEED_BACKENDS__BLOB__KEY"),
         ("status --feed=eventlog:", "eventlog:DIRECTORY"),
         ("doctor --watch=0", "there are no leases at"),
         ("positions import positions.json --dry-run", "created"),
