@@ -41,6 +41,7 @@ class Beginning:
         self._kind: _Kind = random.choice(_KINDS) if elsewhere else "beginning"
         self._rough = elsewhere and not world.graceful and random.random() < 0.5
         self._kills = self._rough and random.random() < 0.5
+        self._settled: dict[RangeId, FeedRange] = {}
         self._leased: dict[RangeId, FeedRange] = {}
 
     async def come(self) -> None:
@@ -83,8 +84,8 @@ class Beginning:
     async def owes(self, key: str) -> bool:
         """Whether a change that is written now must be delivered."""
         root = (await self._world.stores.records.fleet()).root
-        settled = {} if root is None else {x.range.id: x.range for x in root.children}
-        held = (self._leased | settled).values()
+        self._settled |= {x.range.id: x.range for x in (root.children if root else ())}
+        held = (self._leased | self._settled).values()
         return self._kind != "now" or any(self._world.source.holds(x, key) for x in held)
 
     def created(self, process_id: str, made: FeedRange) -> None:
@@ -123,6 +124,17 @@ class Beginning:
         if self._rough:
             await asyncio.sleep(random.uniform(1, 10))
             world.weather.clear()
+        if world.may_forget_ownership and not world.graceful:
+            await asyncio.sleep(random.uniform(5, 60))
+            await self._lose_all()
+
+    async def _lose_all(self) -> None:
+        """Let all hosts die, and nobody know what they had: leases come of the root again."""
+        world = self._world
+        await world.forget_ownership()
+        for process in [*world.processes.values()]:
+            world.kill(process)
+            world.begin(self._start_again(process.name))
 
     def _let_merge(self, *, merges: bool) -> None:
         source = self._world.source

@@ -285,7 +285,7 @@ class Checker:
         # A part, under its name; or who slept while others split the range of its successor.
         may_come_back = range_id in self._over or range_id in self._without_tombstone
         if after.epoch or not may_come_back:
-            self._epoch_grows(after, writer)
+            self._epoch_grows(before, after, writer)
         self._see_signs_of_life(before, after)
         if before is None:
             return
@@ -364,9 +364,11 @@ class Checker:
         if after.epoch > before.epoch and after.incarnation is not None:
             raise Violation(f"{writer} took {after.range_id}, which is paused: {before.paused}")
 
-    def _epoch_grows(self, after: Lease, writer: str) -> None:
+    def _epoch_grows(self, before: Lease | None, after: Lease, writer: str) -> None:
         fell = after.epoch < self._epoch[after.range_id]
-        if fell and self._forgot_ownership:
+        unclaimed = after.epoch > self._claimed[after.range_id]
+        fell_at_once = before is not None and after.epoch < before.epoch
+        if fell and self._forgot_ownership and not (unclaimed or fell_at_once):
             return  # a late creation begins there, and no owner can claim such an epoch
         if fell and writer not in self.neighbours:
             raise Violation(f"the epoch of {after.range_id} fell to {after.epoch} by {writer}")

@@ -286,6 +286,8 @@ def test_after_ownership_was_forgotten_epochs_go_on_from_those_of_the_checkpoint
         checker.stored(claimed, replace(claimed, checkpoint=Checkpoint.of_text("2")), "b/1")
     again = replace(FREE, epoch=taken.epoch).taken_by(HostName("b"), Incarnation("b/1"))
     checker.stored(None, again, "b/1")
+    with pytest.raises(Violation, match="the epoch of r1 fell to 1"):
+        checker.stored(again, taken, "a/1")
     checker.began(call_of(again, "b/1"), found[1:])
     with pytest.raises(Violation, match="under one epoch"):
         checker.began(call_of(again, "c/1"), found[1:])

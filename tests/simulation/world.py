@@ -207,7 +207,7 @@ class World:
         return self.wild and self._checkpoints_are_apart
 
     @property
-    def _may_forget_ownership(self) -> bool:
+    def may_forget_ownership(self) -> bool:
         """Parts of ranges are known from leases alone: nothing would go on with them."""
         parts = self.splits or self.loads.splits
         no_parts = isinstance(self.source, MemorySource) and not parts
@@ -352,6 +352,9 @@ class World:
     ) -> Coroutine[Any, Any, None]:
         return self._faults.freeze_one(process, seconds)
 
+    def forget_ownership(self) -> Coroutine[Any, Any, None]:
+        return self._faults.forget_ownership()
+
     def lose_checkpoint(self) -> Coroutine[Any, Any, None]:
         return self._faults.lose_checkpoint()
 
@@ -489,7 +492,7 @@ class World:
             rough.remove(faults.clock_jump)
             rough += self.neighbours.events
         if self.wild:
-            if self._may_forget_ownership:
+            if self.may_forget_ownership:
                 rough += [faults.forget_ownership, faults.forget_ownership]
             if self.may_lose_checkpoints:
                 rough += [faults.lose_checkpoint]

@@ -105,23 +105,6 @@ async def test_so_many_changes_are_in_hand_unacknowledged_and_no_more() -> None:
         assert len(observer.changes) == 14
 
 
-async def test_a_range_has_ended_when_all_of_it_is_acknowledged_and_not_before() -> None:
-    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
-    async with fleet_of(lambda: observer, feed, container, MANUAL) as running:
-        running.start("a")
-        await asyncio.sleep(5)
-        for child in feed.split_range(R0):
-            feed.append("k", range_id=child.id)
-        await asyncio.sleep(60)
-        assert {x.range_id for x in observer.changes} == {R0}
-        assert not (await lease_in(container)).ended
-        observer.contexts[0].checkpoint(observer.changes[-1])
-        await asyncio.sleep(20)
-        assert (await lease_in(container)).ended
-        assert [x.range_id for x in observer.changes[:5]] == [R0] * 5
-        assert sorted(x.range_id for x in observer.changes[5:]) == ["r1", "r2"]
-
-
 @pytest.mark.parametrize("say", [Context.checkpoint, Context.acknowledge])
 @pytest.mark.parametrize(
     "strange", [make.change(6, range_id="r0"), make.change(1)], ids=["later", "elsewhere"]
