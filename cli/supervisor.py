@@ -137,9 +137,9 @@ class Supervisor:
             code = await child.wait()
         finally:
             del self._children[name]
-        # Stopped so early that it had not begun to listen: an orderly end all the same.
-        early = code == -signal.SIGTERM and self._stop.requested.is_set()
-        return 0 if early else code
+        # Stopped so early that it did not listen yet, or was no host: orderly all the same.
+        early = code in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        return 0 if early and self._stop.requested.is_set() else code
 
     async def _stop_them(self) -> None:
         await self._stop.requested.wait()

@@ -18,6 +18,7 @@ class Pretender:
         self.pid = 1
         self.heard: list[int] = []
         self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._ends_with = code
         self._minds = minds
         asyncio.get_running_loop().call_later(lives, self._end, code)
 
@@ -26,7 +27,7 @@ class Pretender:
         if number == signal.SIGKILL:
             self._end(-number)
         elif self._minds:
-            self._end(0)
+            self._end(self._ends_with)
 
     async def wait(self) -> int:
         return await self._code
@@ -58,13 +59,12 @@ FOR_EVER = 1e9
 
 
 async def test_a_stop_is_passed_on_to_every_child_and_the_end_is_orderly() -> None:
-    nursery = Nursery(lambda *_: Pretender(0, FOR_EVER))
+    codes = {"a": 0, "b": -signal.SIGTERM, "c": 128 + signal.SIGTERM}  # two were too young
+    nursery = Nursery(lambda name, _: Pretender(codes[name], FOR_EVER))
     supervisor = Supervisor(nursery, budget=10)
     asyncio.get_running_loop().call_later(5, supervisor.stop)
-
-    assert await supervisor.run(["a", "b"]) == 0
-
-    assert [x.heard for x in nursery.children] == [[signal.SIGTERM], [signal.SIGTERM]]
+    assert await supervisor.run([*codes]) == 0
+    assert [x.heard for x in nursery.children] == 3 * [[signal.SIGTERM]]
     assert now() == 5
 
 
