@@ -31,7 +31,7 @@ Limits: one epoch, one object. When the lease comes back later, it is another ob
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from math import inf
 from typing import Never
 
@@ -178,9 +178,7 @@ class OwnedLease:
         self.check()
         if self.deaths != NO_DEATHS:
             self._progress(checkpoint)
-        told = self.deaths == self._lease.deaths  # else more is to be written than a position
-        write = self._container.checkpoint if told else self._container.replace
-        await self._write(lambda lease: lease.with_checkpoint(checkpoint), write)
+        await self._write(lambda lease: lease.with_checkpoint(checkpoint), position_alone=True)
 
     async def tell_deaths(self) -> None:
         """Write what is new in ``deaths``, if anything is."""
@@ -222,12 +220,11 @@ class OwnedLease:
         self.given_up = True  # before a renewal that waits for the lock goes on
 
     async def _write(
-        self,
-        change: Callable[[Lease], Lease],
-        write: Callable[[Lease], Awaitable[Lease]] | None = None,
+        self, change: Callable[[Lease], Lease], *, position_alone: bool = False
     ) -> None:
-        """Write the lease as ``change`` makes it, by ``replace`` unless said otherwise."""
-        write = write or self._container.replace
+        """Write the lease as ``change`` makes it. Its position is written alone where that is
+        all there is to write by the time that other writes are over.
+        """
         async with self._writing:
             if self.given_up:
                 raise LeaseLost(self._lease, "it was given up")
@@ -242,6 +239,8 @@ class OwnedLease:
                     self._check_next(wanted)
                     self._sent = wanted.checkpoint or self._sent
                     self._unclear = wanted  # until the answer is here
+                    alone = position_alone and wanted.deaths == self._lease.deaths
+                    write = self._container.checkpoint if alone else self._container.replace
                     self._take_over(await write(wanted))
                 except LeaseConflict:
                     continue

@@ -57,6 +57,7 @@ def test_nothing_is_repeated_where_acknowledgements_are_late() -> None:
 def test_nothing_is_lost_where_ownership_is_forgotten() -> None:
     first_with("ownership is forgotten", start=6, wild=True)
     simulate(45_825_144, wild=True, troubled=True)  # while a range is delivered with care
+    simulate(45_898_430, wild=True, troubled=True)  # and care ends behind a renewal
 
 
 def test_what_was_done_behind_keys_that_wait_comes_again_where_a_person_resets_the_range() -> (

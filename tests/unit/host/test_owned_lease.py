@@ -247,6 +247,9 @@ async def test_writes_take_turns_so_that_none_takes_another_for_a_thief() -> Non
     assert calls == ["replace", "checkpoint", "replace", "checkpoint"]
     stored = await lease_in(leases)
     assert (stored.position, stored.renewals) == (C9, 3)  # a checkpoint is no sign of life
+    asyncio.get_running_loop().call_soon(setattr, owned, "deaths", NO_DEATHS.died(read=7))
+    await asyncio.gather(owned.renew(), owned.checkpoint(Checkpoint(C5)))
+    assert calls[4:] == ["replace", "replace"], "the second had deaths to tell, when it came"
 
 
 async def test_a_lease_that_others_never_stop_writing_counts_as_unavailable() -> None:

@@ -56,10 +56,6 @@ class Stage:
             await self.leases.create(make.lease(f"r{n}", at="0"))
         return await leases_of(self.listing)
 
-    async def agrees(self) -> bool:
-        known, stored = await leases_of(self.listing), await self.leases.list()
-        return {x.range_id: x for x in known} == {x.range_id: x for x in stored}
-
 
 async def test_every_minute_all_are_listed() -> None:
     stage = Stage()
