@@ -38,7 +38,7 @@ def listening_socket(settings: WebSettings) -> Iterator[socket.socket]:
 
 def url_of(listening: socket.socket) -> str:
     """Return where others find it."""
-    return f"http://{address_of(listening, machine_address())}"
+    return f"http://{address_of(listening, machine_address)}"
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 import errno
 import socket
+from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
@@ -36,13 +37,15 @@ def host_and_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def address_of(listening: socket.socket, machine: str | None = None) -> str:
-    """Return ``HOST:PORT`` where others find it; by ``machine``, or else the machine's name, if
-    it listens on all addresses.
+def address_of(
+    listening: socket.socket, machine: Callable[[], str] = socket.gethostname
+) -> str:
+    """Return ``HOST:PORT`` where others find it; by what ``machine`` returns, the machine's
+    name unless said otherwise, if it listens on all addresses.
     """
     host, port = listening.getsockname()[:2]
     everywhere = ip_address(host).is_unspecified
-    return host_and_port((machine or socket.gethostname()) if everywhere else host, port)
+    return host_and_port(machine() if everywhere else host, port)
 
 
 def machine_address() -> str:
