@@ -212,9 +212,9 @@ class PartitionReader:
     async def sequence_before(self, name: str, wanted: RangeId, time_us: int) -> int:
         """Return the last sequence before the first record committed at or after a time.
 
-        At least the last that is gone; the last of all if there is no such record yet.
-        ``EARLIEST`` asks for the last that is gone alone, so that damage further on does not
-        keep anyone from reading up to it.
+        Where there is no such record yet, that is the last of all. It is never less than the
+        last that is gone, for which ``EARLIEST`` asks alone: so damage further on keeps nobody
+        from reading up to it.
         """
         partition, key = self.ranges.of(name).partition(wanted), (name, wanted)
         start = await self.start(name, partition)
