@@ -98,6 +98,7 @@ def test_its_entry_point_serves_a_host_that_its_health_check_finds_alive(
         assert (tmp_path / "data/leases.db").exists(), "the default settings lead to /data"
         host.send_signal(signal.SIGTERM)
         assert host.wait(20) == 0
+        assert ended(opt / "bin" / asks, *rest, cwd=tmp_path, env=there).returncode == 1
 
 
 def test_without_a_command_it_says_what_it_can_do(opt: Path, tmp_path: Path) -> None:

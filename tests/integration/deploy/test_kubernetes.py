@@ -207,6 +207,17 @@ def test_each_selector_finds_the_pods_that_it_is_for() -> None:
     assert selected("NetworkPolicy", "podSelector") == [["brokers"], everyone]
 
 
+def test_the_pods_of_a_release_reach_each_other_and_others_as_the_values_say() -> None:
+    values = yaml.safe_load((CHART / "ci/everything-values.yaml").read_text())
+    policies = (x for x in documents(EVERYTHING) if x["kind"] == "NetworkPolicy")
+    (policy,) = (x["spec"] for x in policies if x["metadata"]["name"] == "shop")
+    own = {"podSelector": policy["podSelector"]}
+    (rule,) = policy["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": "http"}]
+    assert rule["from"] == [own, *values["networkPolicy"]["from"]]
+    assert policy["egress"] == [{"to": [own]}, *values["networkPolicy"]["egress"]]
+
+
 def test_the_operators_of_prometheus_get_our_alerts_and_our_ports() -> None:
     assert of_kind("PrometheusRule")["spec"] == yaml.safe_load(RULES.read_text())
     monitor = of_kind("ServiceMonitor")

@@ -35,7 +35,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 
 {{- define "changefeed.account" -}}
 serviceAccountName: {{ include "changefeed.serviceAccount" . }}
-automountServiceAccountToken: {{ .Values.automountServiceAccountToken }}
+automountServiceAccountToken: false
 {{- end -}}
 
 {{/* What every pod has beside its account: no root, no variables of Services. */}}
