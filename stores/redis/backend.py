@@ -17,8 +17,7 @@ from changefeed.stores.redis.store import RedisStore
 async def _open(at: Address, options: OpenOptions) -> AsyncIterator[RedisStore]:
     address = read_address(at.scheme, at.place)
     async with connect(address, password_of(options)) as client:
-        server = await info(client, address)
-        require_fit(server, address, keeps_changes=options.keeps_changes)
+        require_fit(await info(client, address), address, options)
         yield RedisStore(client, RedisCalls(address), address)
 
 

@@ -1,6 +1,6 @@
 """What a Redis must promise before leases go there: one judgement of what it says of itself.
 
-``changefeed doctor`` shows all of it. Who opens the store is refused for what is a problem.
+``changefeed doctor`` shows all of it. A store with a problem is refused when it is opened.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -38,20 +38,18 @@ async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
             yield await _rights(client, address)
 
 
-def require_fit(server: Info, address: RedisAddress, *, keeps_changes: bool = False) -> None:
-    """Raise for a problem: records would be lost, or could not be written. Warn where a restart
-    loses leases.
+def require_fit(server: Info, address: RedisAddress, options: OpenOptions) -> None:
+    """Raise for a problem: records would be lost, or could not be written. Log a warning where
+    a host opens the store; a command that looks leaves that to ``doctor``.
     """
-    for found in server_diagnostics(server, keeps_changes=keeps_changes):
+    for found in server_diagnostics(server, keeps_changes=options.keeps_changes):
         text = f"{address}: {found.text}; {found.advice}"
         if found.about == "role":
             raise StoreUnavailable(text)  # it may become the primary
         if found.severity is Severity.PROBLEM:
             raise answered(StoreRefused(text))
-        if found.about == "durability" and found.severity is Severity.WARNING:
-            _log.warning(
-                "store.warning", what="not durable", address=str(address), text=found.text
-            )
+        if found.severity is Severity.WARNING and not options.must_exist:
+            _log.warning("store.warning", what=found.about, text=text)
 
 
 def server_diagnostics(server: Info, *, keeps_changes: bool) -> Iterator[Diagnostic]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.diagnostics import Severity
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.postgres.diagnostics import server_diagnostics
@@ -58,12 +59,17 @@ def test_a_redis_that_may_lose_leases_is_refused(
     settings: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        require_fit({**REDIS, **settings}, RedisAddress(url="redis://h"))
+        require_fit({**REDIS, **settings}, RedisAddress(url="redis://h"), OpenOptions())
 
 
-def test_a_redis_that_a_restart_empties_keeps_leases_and_no_changes() -> None:
-    address, durable = RedisAddress(url="redis://h"), {**REDIS, "aof_enabled": 1}
-    require_fit({**REDIS, "aof_enabled": 0}, address)
-    require_fit(durable, address, keeps_changes=True)
+def test_a_redis_that_a_restart_empties_keeps_leases_and_no_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    address, empties = RedisAddress(url="redis://h"), {**REDIS, "aof_enabled": 0}
+    require_fit(empties, address, OpenOptions(must_exist=True))
+    assert caplog.messages == [], "a command that looks says nothing of it"
+    require_fit(empties, address, OpenOptions())
+    assert "what=durability" in caplog.text
+    require_fit({**REDIS, "aof_enabled": 1}, address, OpenOptions(keeps_changes=True))
     with pytest.raises(StoreRefused, match="appendonly yes"):
-        require_fit({**REDIS, "aof_enabled": 0}, address, keeps_changes=True)
+        require_fit(empties, address, OpenOptions(keeps_changes=True))
