@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 from changefeed.cli.io.report import write_document
-from changefeed.runtime.errors import UserError
+from changefeed.runtime.errors import Failure, UserError
+from changefeed.runtime.file_errors import why_it_may_pass
 from changefeed.runtime.named_file import is_there, write_into
 
 
@@ -20,7 +21,8 @@ def write_out(file: str, document: bytes) -> bool:
 def write_file(file: Path, document: bytes) -> None:
     """Make a file at once or not at all; write into what is none, a device or a pipe.
 
-    Raise ``UserError`` if the file is there already: what it holds may have no copy.
+    Raise ``UserError`` if the file is there already: what it holds may have no copy. Raise
+    ``Failure`` where the disk is full, and the like.
     """
     try:
         if not is_there(file):
@@ -31,7 +33,9 @@ def write_file(file: Path, document: bytes) -> None:
             write_into(file, document)
     except (OSError, ValueError, RuntimeError) as error:  # "/" and the like; links in a circle
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{str(file)!r} cannot be written: {reason}") from error
+        text = f"{str(file)!r} cannot be written: {reason}"
+        passes = why_it_may_pass(error) if isinstance(error, OSError) else None
+        raise UserError(text) if passes is None else Failure(f"{text}; {passes}") from error
 
 
 def _make_file(file: Path, document: bytes) -> None:
