@@ -1,7 +1,7 @@
 """Known errors become a message and an exit code; a traceback means a bug of ours.
 
 ``--processes`` starts a process again after ``FAILED`` and ``STOOD_STILL``, not after
-``USER_ERROR``.
+``USER_ERROR`` and ``CLOSED_PIPE``.
 """
 
 import sys
@@ -70,12 +70,12 @@ def exit_on_error() -> Iterator[None]:
         yield
     except (typer.Exit, typer.Abort):
         raise
-    except BrokenPipeError:  # typer would make it 1
-        discard_output(sys.stdout)
-        raise typer.Exit(CLOSED_PIPE) from None
     except KeyboardInterrupt:
         raise typer.Exit(interrupted_code()) from None
     except Exception as error:
+        if all(isinstance(x, BrokenPipeError) for x in _single(error)):  # typer would make it 1
+            discard_output(sys.stdout)
+            raise typer.Exit(CLOSED_PIPE) from None
         ended = exit_message(error)
         if ended is None:
             raise

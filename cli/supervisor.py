@@ -1,9 +1,9 @@
 """Several processes of one command on one machine, under one supervisor.
 
 A child that ends of itself is started again at once, and later and later as long as it keeps
-dying young. A child that ends with 2 has met a mistake that only a person can mend: then
-all are stopped. A signal is passed on to every child; a second one kills them, and so does
-the end of the time they have.
+dying young. A child that ends with 2 has met a mistake that only a person can mend, and one
+that ends with 141 prints what nobody reads: then all are stopped. A signal is passed on to
+every child; a second one kills them, and so does the end of the time they have.
 
 A child that is started again is given the incarnations of those before it: their processes
 have ended, so it need not watch whether they live, and has its leases at once.
@@ -21,12 +21,14 @@ from typing import Protocol
 from uuid import uuid4
 
 from changefeed.host.child_start import ChildStart
-from changefeed.runtime.exit_codes import FAILED, STOOD_STILL, USER_ERROR
+from changefeed.runtime.exit_codes import CLOSED_PIPE, FAILED, STOOD_STILL, USER_ERROR
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.stop import Stop
 
 _FIRST_DELAY, _MAX_DELAY = 0.5, 30.0
 _LONG_ENOUGH = 60.0
+_FOR_GOOD = (USER_ERROR, CLOSED_PIPE)
+"""To start a process again would end no better."""
 _REMEMBERED = 10  # starts that may have died before they could write their record
 
 _log = get_logger()
@@ -74,7 +76,7 @@ def in_words(code: int) -> str:
 
 def exit_code(codes: Iterable[int]) -> int:
     """Return the worst of the children's codes; to have been killed, or stuck, counts as 1."""
-    return max((x if x in (0, USER_ERROR) else FAILED for x in codes), default=0)
+    return max((x if x in (0, *_FOR_GOOD) else FAILED for x in codes), default=0)
 
 
 class Supervisor:
@@ -115,7 +117,7 @@ class Supervisor:
                 log = _log.warning if code == -signal.SIGKILL else _log.info
                 log("process.ended", name=name, **ended)
                 return code
-            if code == USER_ERROR:
+            if code in _FOR_GOOD:
                 _log.error("process.ended", name=name, **ended, advice="see its message")
                 self._stop.request()
                 return code

@@ -10,6 +10,7 @@ and put aside like any other: ``SystemExit`` of a library that calls ``sys.exit`
 ``KeyboardInterrupt``, ``GeneratorExit``, the panics of extensions in Rust, and a
 ``CancelledError`` that comes from the user's own tasks. So are our own errors, which mean
 something else where we raise them: an observer may call our clients, and raise what it likes.
+What it prints and nobody reads any more (``changefeed run | head``) ends its process instead.
 No other layer has to look at an object of the user's, which may not even let itself be printed.
 
 A cancellation from outside the task of a call is ours; if the task ends cancelled without one,
@@ -41,10 +42,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from changefeed.feeds.feed import Change, FeedRange
 from changefeed.observers.error_text import kind_of, text_of
-from changefeed.observers.errors import AttemptFailed, ObserverStuck
+from changefeed.observers.errors import AttemptFailed, ObserverStuck, came_of
 from changefeed.observers.late_errors import log_late_error
 from changefeed.observers.observer import CloseReason, Context, Observer
 from changefeed.runtime.light_event import LightEvent
+from changefeed.runtime.shutdown import output_is_unread
 
 _MAX_GRACE = 5.0
 _WAITS_FOR_AN_END = 3
@@ -268,19 +270,18 @@ async def _contained(call: _Code, over: LightEvent, check: Callable[[], None]) -
     check()
     try:
         result = await call()
-    except asyncio.CancelledError:
-        raise
-    except GeneratorExit as error:
-        if not _is_running(task):  # the coroutine is being thrown away
-            raise
-        raise _raised(error) from error
     except BaseException as error:
+        thrown_away = isinstance(error, GeneratorExit) and not _is_running(task)
+        if thrown_away or isinstance(error, asyncio.CancelledError):
+            raise
         raise _raised(error) from error
     over.set()
     return result
 
 
-def _raised(error: BaseException) -> AttemptFailed:
+def _raised(error: BaseException) -> Exception:
+    if came_of(error, BrokenPipeError) and output_is_unread():
+        return BrokenPipeError("nobody reads standard output any more")
     return AttemptFailed(kind_of(error), text_of(error))
 
 

@@ -95,13 +95,13 @@ def out_of_memory(range_id: RangeId, reason: str) -> Failure:
     )
 
 
-def ran_out_of_memory(error: BaseException) -> bool:
-    """Return whether there is a ``MemoryError`` in it: in a group, or as what it came of."""
+def came_of(error: BaseException, kind: type[BaseException]) -> bool:
+    """Return whether there is an error of a kind in it: in a group, or as what it came of."""
     left, seen = deque([error]), set[int]()
     try:
         while left and len(seen) < _MAX_ERRORS:
             one = left.popleft()
-            if isinstance(one, MemoryError):
+            if isinstance(one, kind):
                 return True
             if id(one) not in seen:
                 seen.add(id(one))

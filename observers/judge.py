@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import inf
 
 from changefeed.feeds.feed import Change, RangeId
-from changefeed.observers.errors import AttemptFailed, ran_out_of_memory
+from changefeed.observers.errors import AttemptFailed, came_of
 from changefeed.runtime.delays import GrowingDelays
 
 _AN_OUTAGE = 3
@@ -172,5 +172,5 @@ class Judge:
             return False
         outage = self.outage = self.outage or Outage(now, now, count)
         outage.until = now + self._delays.of_outage(now - outage.since)
-        outage.out_of_memory += ran_out_of_memory(error)
+        outage.out_of_memory += came_of(error, MemoryError)
         return True

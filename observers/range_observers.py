@@ -30,8 +30,8 @@ from changefeed.observers.errors import (
     AttemptFailed,
     ObserverFailed,
     ObserverStuck,
+    came_of,
     out_of_memory,
-    ran_out_of_memory,
 )
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Judge, Successes, Waiting
@@ -141,7 +141,7 @@ class RangeObservers:
 
     async def _rest(self, tries: int, error: AttemptFailed) -> None:
         """Wait for the next attempt to open them, or others where these had their last."""
-        if tries >= _TRIES_WITHOUT_MEMORY and ran_out_of_memory(error):
+        if tries >= _TRIES_WITHOUT_MEMORY and came_of(error, MemoryError):
             raise out_of_memory(self._range_id, describe(error)) from error
         failed, delay = self._failure(None, tries, error), self._delays.after(tries)
         until = self._now() + delay
@@ -332,7 +332,7 @@ class RangeObservers:
         """Put a change aside, lastingly, before anything behind it of its key goes on."""
         change = why.change
         if self._setup.letters is None:
-            if ran_out_of_memory(error):
+            if came_of(error, MemoryError):
                 raise out_of_memory(self._range_id, describe(error)) from error
             raise self._failure(change, why.tries, error) from error
         try:

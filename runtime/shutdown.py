@@ -10,6 +10,7 @@ holds up the handler itself. Then only SIGKILL helps; the leases expire.
 
 import asyncio
 import os
+import select
 import selectors
 import signal
 import sys
@@ -114,6 +115,13 @@ def _pipe(stream: TextIO | None) -> int:
             f"--stop-at-eof needs a pipe as standard input ({error}): leave it out"
         ) from error
     return stream.fileno()
+
+
+def output_is_unread() -> bool:
+    """Whether standard output is a pipe, or a socket, whose reader has gone."""
+    polling = select.poll()
+    polling.register(1, 0)  # errors come unasked
+    return any(found & (select.POLLERR | select.POLLHUP) for _, found in polling.poll(0))
 
 
 def exit_after(seconds: float, code: int) -> None:

@@ -188,6 +188,18 @@ def test_positions_that_were_not_written_are_a_failure(place: Path) -> None:
     assert (closed.returncode, closed.stderr) == (2, says)
 
 
+def test_hosts_end_in_order_once_nobody_reads_what_an_observer_prints(place: Path) -> None:
+    (place / "printing.py").write_text("def show(changes):\n    print(changes, flush=True)\n")
+    (place / "leases.db").unlink()
+    words = f"run --processes=2 --observer=printing:show {FLEET}".split()
+    with left_running(*words, cwd=place, printed=unread()) as process:
+        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
+    said = (place / "said").read_text()
+    assert "nobody reads standard output" in said
+    assert "Traceback" not in said
+    assert stored(place, "owner") == [None, None]
+
+
 async def test_a_watch_that_no_terminal_shows_prints_each_look(place: Path) -> None:
     async with running("status", "--watch", *FLEET.split(), cwd=place) as process:
         await process.prints(RANGE, times=2)

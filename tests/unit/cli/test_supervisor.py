@@ -79,11 +79,12 @@ async def test_a_child_that_dies_is_started_again_at_once_and_later_if_it_dies_y
     assert [at for _, at in nursery.started] == [0, 0, 0.5, 1.5, 101.5, 102]
 
 
-async def test_a_mistake_that_only_a_person_can_mend_stops_all() -> None:
+@pytest.mark.parametrize("code", [2, 141])
+async def test_what_no_fresh_process_can_mend_stops_all(code: int) -> None:
     nursery = Nursery(
-        lambda name, _: Pretender(2, 1) if name == "b" else Pretender(0, FOR_EVER)
+        lambda name, _: Pretender(code, 1) if name == "b" else Pretender(0, FOR_EVER)
     )
-    assert await Supervisor(nursery, budget=10).run(["a", "b", "c"]) == 2
+    assert await Supervisor(nursery, budget=10).run(["a", "b", "c"]) == code
     assert [name for name, _ in nursery.started] == ["a", "b", "c"]
     assert now() == 1
 
