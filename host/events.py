@@ -135,7 +135,7 @@ class HostEvents(FailureLog):
             "host.blocked",
             seconds=round(seconds, 3),
             limit=limit,
-            advice="user code blocks the event loop; make it a plain function",
+            advice="make user code that blocks it a plain function, or give it more CPU",
         )
 
     # leases

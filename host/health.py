@@ -26,7 +26,7 @@ class Health:
         if self.stopping:
             found.append("it is stopping")
         if self.loop_blocked:
-            found.append("user code blocks the event loop, which endangers renewals")
+            found.append("the event loop is late: user code blocks it, or CPU is short")
         if self.joined and (
             self.last_listing is None or self.last_listing > longest_without_listing
         ):
