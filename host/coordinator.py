@@ -32,7 +32,7 @@ from changefeed.host.settings import Settings
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import Deaths
-from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
+from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
 from changefeed.leases.expiry import ListedAt
 from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner
 from changefeed.leases.fleet_record import refuse_other_checkpoints
@@ -142,7 +142,7 @@ class Coordinator:
         self._own = decision.own
         self._fenced.clear()
         self._highest_epoch = max(self._highest_epoch, *(x.epoch for x in leases), 0)
-        self._pool.listed(leases, decision.splits, asked=asked)
+        self._pool.listed(fleet, decision.splits)
         reports = fleet.reporter == self._me
         self._events.listed(fleet, fleet.unassigned(decision.readable) if reports else {})
         gaps = [x.range for x in decision.gaps]
@@ -258,13 +258,9 @@ class Coordinator:
             if error.stored is None:
                 self._listing.doubt()
             self._events.conflict(lease, action.name.lower())
-        except LeaseLost:
-            self._events.conflict(lease, action.name.lower())
 
     async def _do(self, action: Action, lease: Lease, fleet: Fleet) -> None:
         match action:
-            case Action.DRAIN:
-                self._pool.leave(lease)
             case Action.HAND_OVER:
                 assert lease.owner == self._me, f"{lease.range_id!r} is not ours to give up"
                 deaths = self._deaths_after(lease)  # an earlier start of ours may have had it
@@ -272,28 +268,17 @@ class Coordinator:
             case Action.WITHDRAW:
                 if await update_lease(self._container, lease.range_id, self._withdrawn):
                     self._events.requested(lease, "withdrawn")
-            case Action.CLEAR:
-                await self._pool.clear_request(lease)
-                self._events.requested(lease, "cleared")
             case Action.STEAL:
                 if await update_lease(self._container, lease.range_id, self._request(lease)):
                     self._events.requested(lease, "asked")
             case Action.ACQUIRE:
                 await self._acquire(lease, "available" if lease.owner is None else "own")
-            case Action.ACQUIRE_EXPIRED | Action.ROB:
-                await self._take(action, lease, fleet)
-
-    async def _take(self, action: Action, lease: Lease, fleet: Fleet) -> None:
-        assert lease.owner != self._me, f"{self._me!r} lives, and has {lease.range_id!r}"
-        if action is Action.ACQUIRE_EXPIRED:
-            if await self._has_fenced_owner(lease, fleet):
+            case Action.ACQUIRE_EXPIRED:
+                await self._fence(lease, fleet)
                 await self._acquire(lease, "expired")
-            else:
-                self._listing.doubt()
-                self._events.conflict(lease, action.name.lower())
-        else:
-            await self._acquire(lease, "stolen")
-            self._own = self._own.with_steal(lease, fleet, now=self._clock())
+            case Action.ROB:
+                await self._acquire(lease, "stolen")
+                self._own = self._own.with_steal(lease, fleet, now=self._clock())
 
     async def _write(self, lease: Lease) -> None:
         """Write a lease that has no worker of ours."""
@@ -302,6 +287,9 @@ class Coordinator:
     async def _acquire(self, lease: Lease, how: str) -> None:
         assert how != "expired" or (lease.owner, lease.incarnation) in self._fenced, (
             f"lease {lease.range_id!r}: a heartbeat of {lease.owner!r} may be on its way"
+        )
+        assert how in ("available", "own") or lease.owner != self._me, (
+            f"{self._me!r} lives, and has {lease.range_id!r}"
         )
         is_stolen = how == "stolen"  # its owner lives
         take = partial(
@@ -352,18 +340,17 @@ class Coordinator:
 
         await update_lease(self._container, range_id, pause)
 
-    async def _has_fenced_owner(self, lease: Lease, fleet: Fleet) -> bool:
-        """Fence the owner of an expired lease, once a round for all leases that it has; return
-        whether it is fenced.
+    async def _fence(self, lease: Lease, fleet: Fleet) -> None:
+        """Fence the owner of an expired lease, once a round for all leases that it has. Raise
+        ``LeaseConflict`` if it may live.
         """
         owner = (lease.owner, lease.incarnation)
         async with self._fencing:
             if owner not in self._fenced:
                 record = None if lease.owner is None else fleet.members.get(lease.owner)
                 if not await fence_owner(self._container, lease, record):
-                    return False
+                    raise LeaseConflict(lease, None, "its owner has shown a sign of life")
                 self._fenced.add(owner)
-        return True
 
     def _withdrawn(self, stored: Lease) -> Lease | None:
         return stored.requested_by(None) if stored.next_owner == self._me else None

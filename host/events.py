@@ -197,7 +197,7 @@ class HostEvents(FailureLog):
         known.position, known.checkpoint_at = position, self.activity.wall()
         self._metrics.count(m.CHECKPOINTS, range=range_id)
 
-    def requested(self, lease: Lease, what: Literal["asked", "withdrawn", "cleared"]) -> None:
+    def requested(self, lease: Lease, what: Literal["asked", "withdrawn"]) -> None:
         """Report what became of the request for a lease."""
         self._log.debug("lease.requested", range=lease.range_id, owner=lease.owner, what=what)
 

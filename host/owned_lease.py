@@ -69,7 +69,8 @@ class OwnedLease:
         assert lease.checkpoint is not None, "a lease is held with its checkpoint"
         self._container = container
         self.range_id = lease.range_id
-        self._lease = lease.without_position()
+        self.lease = lease.without_position()
+        """The lease as last written, without its checkpoint."""
         self.stored: Checkpoint = lease.checkpoint
         """The last checkpoint known to be stored."""
         self._sent = lease.checkpoint  # the last that may be stored
@@ -88,19 +89,14 @@ class OwnedLease:
         self._why_lost = "it could not be renewed in time"
         self._giving_up = False
         self.doubted = False
-        """Whether only a write can tell what is so: a listing does not show it as ours, or with
-        what a person asks of us."""
+        """Whether only a write can tell what is so: a listing does not show it as ours."""
         self.lost = False
         """Whether ``LeaseLost`` has been raised."""
         self.given_up = False
         """Whether it was written for the last time."""
-        self.noticed: Callable[[], None] = lambda: None
-        """Called when others have written to the lease, a request or a pause, or it is lost."""
-
-    @property
-    def lease(self) -> Lease:
-        """The lease as last written, without its checkpoint."""
-        return self._lease
+        self.noticed: Callable[[Lease], None] = lambda _: None
+        """Called with the lease as a listing has it, and when others have written to it, a
+        request or a pause, or it is lost."""
 
     @property
     def time_left(self) -> float:
@@ -125,12 +121,12 @@ class OwnedLease:
     def lose(self, why: str) -> Never:
         """Raise ``LeaseLost``: from now on nothing may be done under this lease."""
         self._end(why)
-        raise LeaseLost(self._lease, why)
+        raise LeaseLost(self.lease, why)
 
     def _end(self, why: str) -> None:
         self._why_lost = why
         self.lost = True
-        self.noticed()
+        self.noticed(self.lease)
 
     def beat(self, sent: float) -> None:
         """Count a heartbeat of this host that was sent then and has just been answered."""
@@ -149,20 +145,20 @@ class OwnedLease:
         assert asked <= self._clock(), f"a listing of {asked}, which is yet to come"
         if self.lost or self._giving_up:
             return
-        if found is None or found.epoch < self._lease.epoch:
+        if found is None or found.epoch < self.lease.epoch:
             self.doubted = True
-        elif _holder(found) != _holder(self._lease):
+        elif _holder(found) != _holder(self.lease):
             self._end(f"it is now held by {found.owner!r}")
-        elif found.renewals >= self._lease.renewals:  # else older than our own last write
+        elif found.renewals >= self.lease.renewals:  # else older than our own last write
             self._seen_at = max(self._seen_at, asked)
-            self.doubted = self.doubted or found.key_request != self._lease.key_request
             if self.may_act:
                 self._keep_from(min(self._beat_at, self._seen_at))
+            self.noticed(found)
 
     def _keep_from(self, sent: float) -> None:
         self._fence_at = max(self._fence_at, sent + self._settings.timing.held_for)
         assert self._fence_at <= self._clock() + self._settings.judged.expiration, (
-            f"lease {self.range_id!r} of epoch {self._lease.epoch} may be acted upon until "
+            f"lease {self.range_id!r} of epoch {self.lease.epoch} may be acted upon until "
             f"{self._fence_at}: longer than if its last sign of life were sent now"
         )
 
@@ -182,17 +178,13 @@ class OwnedLease:
 
     async def tell_deaths(self) -> None:
         """Write what is new in ``deaths``, if anything is."""
-        if self.deaths != self._lease.deaths:
+        if self.deaths != self.lease.deaths:
             self.check()
             await self._write(lambda lease: lease)
 
     def _progress(self, checkpoint: Checkpoint) -> None:
         if checkpoint.position != self.stored.position:
             self.deaths = self.deaths.progressed()
-
-    async def clear_request(self, asker: HostName) -> None:
-        """Let the lease carry no request of ``asker``; that of another host stays."""
-        await self._write(lambda x: x.requested_by(None) if x.next_owner == asker else x)
 
     async def answer(self, asked: KeyRequest, answered: KeyRequest) -> None:
         """Let the lease carry a request of a person with its answer; a later request stays."""
@@ -227,19 +219,19 @@ class OwnedLease:
         """
         async with self._writing:
             if self.given_up:
-                raise LeaseLost(self._lease, "it was given up")
+                raise LeaseLost(self.lease, "it was given up")
             for _ in range(_TRIES):
                 try:
                     if self._unclear is not None:
                         await self._read_again(self._unclear)
-                    carried = replace(self._lease, deaths=self.deaths)
+                    carried = replace(self.lease, deaths=self.deaths)
                     if self.stored != self._sent and self.may_act:
                         carried = carried.with_checkpoint(self._sent)
                     wanted = change(carried).stamped(stamp=self._wall())
                     self._check_next(wanted)
                     self._sent = wanted.checkpoint or self._sent
                     self._unclear = wanted  # until the answer is here
-                    alone = position_alone and wanted.deaths == self._lease.deaths
+                    alone = position_alone and wanted.deaths == self.lease.deaths
                     write = self._container.checkpoint if alone else self._container.replace
                     self._take_over(await write(wanted))
                 except LeaseConflict:
@@ -256,7 +248,7 @@ class OwnedLease:
 
     def _check_next(self, wanted: Lease) -> None:
         """What holds of each write of a lease, whatever it is for."""
-        last = self._lease
+        last = self.lease
         name = f"lease {last.range_id!r} of epoch {last.epoch}"
         assert wanted.range_id == last.range_id, f"{name} would become {wanted.range_id!r}"
         assert wanted.version == last.version, f"{name} would be written over another copy"
@@ -275,7 +267,7 @@ class OwnedLease:
             return
         if stored.position is None:
             self.lose(checkpoint_is_lost(self.range_id))
-        ours = {_holder(self._lease)}
+        ours = {_holder(self.lease)}
         if stored.write_id == unclear.write_id:
             # No proof by itself: a host of another kind carries it along when it takes over.
             ours.add(_holder(unclear))
@@ -284,8 +276,8 @@ class OwnedLease:
             return
         if _holder(stored) not in ours:
             self.lose(f"it is now held by {stored.owner!r}")
-        assert stored.epoch >= self._lease.epoch, (
-            f"lease {self.range_id!r} of epoch {self._lease.epoch} goes back to {stored.epoch}"
+        assert stored.epoch >= self.lease.epoch, (
+            f"lease {self.range_id!r} of epoch {self.lease.epoch} goes back to {stored.epoch}"
         )
         self._take_over(stored)
 
@@ -296,7 +288,7 @@ class OwnedLease:
         may have none: it names no incarnation.
         """
         of_our_kind = stored.owner is None or stored.incarnation is not None
-        epoch, renewals = self._lease.sign_of_life
+        epoch, renewals = self.lease.sign_of_life
         behind = stored.sign_of_life < (epoch, renewals if stored.owner is None else 0)
         return behind and of_our_kind and not stored.ended and self.may_act
 
@@ -306,7 +298,7 @@ class OwnedLease:
         The new epoch is higher than that of this host, so a write that is based on the old
         copy is refused.
         """
-        last = self._lease.renewed()
+        last = self.lease.renewed()
         ours = replace(last, epoch=last.epoch + 1, version=stored.version)
         ours = ours.stamped(stamp=self._wall())
         claimed = await self._container.acquire(ours)
@@ -324,7 +316,7 @@ class OwnedLease:
         if not self.may_act or any(self._goes_on_in(x) for x in listed):
             self.lose("it was deleted")
         wanted = replace(
-            self._lease.released(),
+            self.lease.released(),
             renewals=0,
             checkpoint=self._sent,
             version=Version(""),
@@ -335,17 +327,17 @@ class OwnedLease:
         await self._claim_again(made)
 
     def _goes_on_in(self, other: Lease) -> bool:
-        own = self._lease.range
+        own = self.lease.range
         before = other.ended and other.range.generation <= own.generation
         return other.range.shares_keys_with(own) and not before
 
     def _take_over(self, stored: Lease) -> None:
         assert self._writing.locked(), f"lease {self.range_id!r} is written by one at a time"
-        self._lease, self.care = stored.without_position(), stored.deaths.care
+        self.lease, self.care = stored.without_position(), stored.deaths.care
         self.stored = stored.checkpoint or self.stored
         self._unclear = None
         if any((stored.next_owner, stored.paused is not None, stored.key_request)):
-            self.noticed()
+            self.noticed(self.lease)
 
 
 def _holder(lease: Lease) -> tuple[HostName | None, Incarnation | None, int]:

@@ -1,7 +1,7 @@
 """The workers of one host, from their leases to their ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from changefeed.feeds.feed import Position, RangeId
@@ -9,7 +9,8 @@ from changefeed.host.failures import incomplete_stop
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker
-from changefeed.leases.lease import Lease
+from changefeed.leases.fleet import Fleet
+from changefeed.leases.lease import HostName, Lease
 from changefeed.runtime.errors import Failure
 
 _CANCELS = 4
@@ -41,9 +42,11 @@ class WorkerPool:
         self._guard = guard
         self._started = started
         self._ended = ended
-        self._workers: dict[RangeId, Worker] = {}
+        self.workers: dict[RangeId, Worker] = {}
+        """By range."""
         self._tasks: dict[asyncio.Task[None], Worker] = {}
         self._stopping = False
+        self._alive: Collection[HostName] = ()
         self.stuck: set[RangeId] = set()
         """What has no worker any more, but perhaps a call that could not be ended."""
         self.left_to_expire: set[RangeId] = set()
@@ -59,57 +62,41 @@ class WorkerPool:
     @property
     def leases(self) -> Mapping[RangeId, Lease]:
         """The leases that have a worker, as last written."""
-        return {name: worker.owned.lease for name, worker in self._workers.items()}
+        return {name: worker.owned.lease for name, worker in self.workers.items()}
 
     @property
     def in_hand(self) -> Mapping[RangeId, Position]:
         """The ranges whose observers have changes in hand, and the positions before these."""
-        return {x: y.reached for x, y in self._workers.items() if y.delivery.in_hand}
-
-    @property
-    def workers(self) -> Mapping[RangeId, Worker]:
-        """By range."""
-        return self._workers
+        return {x: y.reached for x, y in self.workers.items() if y.delivery.in_hand}
 
     def start(self, owned: OwnedLease) -> None:
         """Put a worker to a lease that was just acquired."""
-        assert owned.range_id not in self._workers, (
+        assert owned.range_id not in self.workers, (
             f"lease {owned.range_id!r} was acquired in epoch {owned.lease.epoch}, and has a "
-            f"worker of epoch {self._workers[owned.range_id].owned.lease.epoch}"
+            f"worker of epoch {self.workers[owned.range_id].owned.lease.epoch}"
         )
         worker = self._make_worker(owned)
-        self._workers[owned.range_id] = worker
+        worker.alive = self._alive
+        self.workers[owned.range_id] = worker
         self._renewer.keep(owned, worker.described)
         self._started(owned.range_id)
         self._tasks[self._group.create_task(self._run(worker))] = worker
         if self._stopping:  # the lease was on its way
             worker.stop()
 
-    def leave(self, lease: Lease) -> None:
-        """Drain the worker of a lease that is paused or asked for, if it is there."""
-        if lease.range_id in self._workers:
-            self._workers[lease.range_id].leave(lease)
-
-    async def clear_request(self, lease: Lease) -> None:
-        """Clear the request that a lease was listed with, if its worker is there."""
-        worker = self._workers.get(lease.range_id)
-        if worker is not None and lease.next_owner is not None:
-            await worker.clear_request(lease.next_owner)
-
     def beat(self, sent: float) -> None:
         """Count a heartbeat of this host, sent then and just answered, for all leases."""
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             worker.owned.beat(sent)
 
-    def listed(
-        self, leases: Iterable[Lease], splits: Mapping[RangeId, int], *, asked: float
-    ) -> None:
-        """Compare the leases that have a worker with a listing that was asked for then. Have
-        the ranges of ``splits`` split into so many parts, and no others.
+    def listed(self, fleet: Fleet, splits: Mapping[RangeId, int]) -> None:
+        """Have each worker look at its lease as listed. Have the ranges of ``splits`` split
+        into so many parts, and no others.
         """
-        found = {x.range_id: x for x in leases if x.range_id in self._workers}
-        for range_id, worker in self._workers.items():
-            worker.owned.listed(found.get(range_id), asked=asked)
+        self._alive = fleet.alive
+        for range_id, worker in self.workers.items():
+            worker.alive = fleet.alive
+            worker.owned.listed(fleet.leases.get(range_id), asked=fleet.at.asked)
             worker.delivery.split_into = splits.get(range_id)
             worker.delivery.look()
         self._renewer.listed()
@@ -117,18 +104,18 @@ class WorkerPool:
     def stop(self) -> None:
         """Drain every worker, those too that are yet to start."""
         self._stopping = True
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             worker.stop()
 
     async def ended(self) -> None:
         """Wait until no worker is left."""
         while self._tasks:
             await asyncio.wait(self._tasks)
-        assert not self._workers, f"no task runs for {sorted(self._workers)}"
+        assert not self.workers, f"no task runs for {sorted(self.workers)}"
 
     async def cancel_all(self) -> None:
         """Cancel what is left; give up on calls that do not end even then."""
-        for range_id, worker in self._workers.items():
+        for range_id, worker in self.workers.items():
             if not worker.delivered:
                 left = self._cut_off if worker.delivery.in_hand else self._not_closed
                 left.add(range_id)
@@ -152,8 +139,8 @@ class WorkerPool:
                 self.stuck.add(name)
             if worker.left_to_expire is not None:
                 self.left_to_expire.add(name)
-            assert self._workers.get(name) is worker, f"lease {name!r} has another worker"
-            del self._workers[name]
+            assert self.workers.get(name) is worker, f"lease {name!r} has another worker"
+            del self.workers[name]
             self._renewer.let_go(name)
             del self._tasks[task]
             self._ended()

@@ -23,7 +23,7 @@ for that: it ends, calls the observer no more, and leaves the lease to expire.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
@@ -63,6 +63,8 @@ class Worker:
         """Whether nothing is in hand any more: the lease is all that is left to give up."""
         self.left_to_expire: str | None = None
         """Why the lease still has our name though nothing reads it, once that is so."""
+        self.alive: Collection[HostName] = ()
+        """The hosts that may own leases, as last listed."""
         self._asked: KeyRequest | None = None  # by a person, the last time
         self.delivery = Delivery(
             owned,
@@ -72,7 +74,7 @@ class Worker:
             start=self._start,
         )
         self._checkpoints = self.delivery.checkpoints
-        owned.noticed = self._look_at_lease
+        owned.noticed = self._look_at
 
     @property
     def reached(self) -> Position:
@@ -84,16 +86,11 @@ class Worker:
         self._drain.begin(CloseReason.STOPPING, within=None)
         self.delivery.stop()
 
-    def leave(self, lease: Lease) -> None:
+    def _leave(self, lease: Lease) -> None:
         """Drain, since the lease is paused, or else another host has asked for it."""
         reason = CloseReason.HANDED_OVER if lease.paused is None else CloseReason.PAUSED
         self._drain.begin(reason, within=self._settings.leases.max_handoff_time)
         self.delivery.stop()
-
-    async def clear_request(self, asker: HostName) -> None:
-        """Clear the request of a host that is gone; to give the lease up clears it as well."""
-        if self._drain.reason is None:
-            await self.owned.clear_request(asker)
 
     async def run(self) -> CloseReason:
         """Work until the lease is given up or lost; return why.
@@ -104,7 +101,7 @@ class Worker:
         reason = CloseReason.FAILED
         try:
             async with self._group as group:
-                self._look_at_lease()
+                self._look_at(self.owned.lease)
                 reason = await self.delivery.run(group)
                 assert reason is not CloseReason.RANGE_ENDED or not self.delivery.in_hand, (
                     f"range {self.owned.range_id!r} would end with changes in hand"
@@ -157,7 +154,7 @@ class Worker:
 
     def _handed_over(self, lease: Lease) -> Lease:
         """Hand over to the host that asks by now; if it is dead, any host may have it."""
-        if lease.next_owner in self._events.activity.fleet.alive:
+        if lease.next_owner in self.alive:
             return lease.handed_over()
         return lease.released()
 
@@ -195,18 +192,19 @@ class Worker:
 
     # keeping it
 
-    def _look_at_lease(self) -> None:
-        """Stop if a living host asks for the lease, or it is paused; end if it is lost. Else do
-        what a person asks.
+    def _look_at(self, lease: Lease) -> None:
+        """Stop if a living host asks for the lease, or it is paused; end if it is lost. Have
+        the request of a host that is gone cleared. Else do what a person asks.
         """
-        lease = self.owned.lease
         asker, asked = lease.next_owner, lease.key_request
         if self.owned.lost:
             self._start(self._end_as_lost())
         elif self.delivered:
             return  # the last write says how it goes on
-        elif lease.paused is not None or asker in self._events.activity.fleet.alive:
-            self.leave(lease)
+        elif lease.paused is not None or asker in self.alive:
+            self._leave(lease)
+        elif asker is not None:
+            self.owned.doubted = True  # a renewal clears the request (``described``)
         elif asked is not None and not asked.answer and asked != self._asked:
             self._asked = asked
             self._start(self._answer(asked))
@@ -226,6 +224,10 @@ class Worker:
         self.owned.check()
 
     def described(self, lease: Lease) -> Lease:
-        """Have the lease say how the observer gets on, and what the range costs."""
+        """Have the lease say how the observer gets on, and what the range costs, and carry no
+        request of a host that is gone.
+        """
         health = self._events.activity.of(self.owned.range_id).health
+        if lease.next_owner is not None and lease.next_owner not in self.alive:
+            lease = lease.requested_by(None)
         return self.meter.written_to(lease.with_health(health))

@@ -64,10 +64,8 @@ def holder_of(lease: Lease, members: Collection[HostName]) -> HostName | None:
 class Action(enum.Enum):
     """What the plan asks of one host about one lease, in the order of its doing."""
 
-    DRAIN = "stop reading it: it is paused, or another host has asked for it"
     HAND_OVER = "give it up: it carries our name, this host does not read it, another is to"
     WITHDRAW = "take back our request: the plan has changed"
-    CLEAR = "it is ours, and the host that asked for it is gone: clear its request"
     ACQUIRE = "take it: it has no owner, or it is ours already"
     ACQUIRE_EXPIRED = "take it: its owner has shown no sign of life"
     STEAL = "ask its owner for it"
@@ -88,7 +86,8 @@ def actions_for(
 ) -> list[tuple[Action, Lease]]:
     """Pick from the plan what ``me`` has to do, in the order of its doing.
 
-    ``reading`` is what ``me`` reads already. What carries our name without that, from before
+    ``reading`` is what ``me`` reads already: the worker of such a lease looks at it by itself
+    (``host.worker``). What carries our name without that, from before
     a restart, or from a claim whose answer was lost, or because it was handed over to us,
     is ours to acquire at once. A lease is stolen only from a living owner; a dead one's
     is acquired when it has expired.
@@ -97,8 +96,8 @@ def actions_for(
     for lease in sorted(leases, key=lambda x: x.range_id):
         assigned = assignment.get(lease.range_id)
         if lease.range_id in reading:
-            action = _about_owned(lease, me, living)
-        elif assigned == me:
+            continue
+        if assigned == me:
             action = _about_assigned(lease, me, lease.range_id in expired, living)
         else:
             action = _about_others(lease, me, assigned)
@@ -109,14 +108,6 @@ def actions_for(
             found.append((action, lease))
     order = list(Action)
     return sorted(found, key=lambda x: order.index(x[0]))
-
-
-def _about_owned(lease: Lease, me: HostName, living: Collection[HostName]) -> Action | None:
-    if lease.owner != me:
-        return None  # it is lost, and its worker is about to find out
-    if lease.paused is not None or lease.next_owner in living:
-        return Action.DRAIN
-    return None if lease.next_owner is None else Action.CLEAR
 
 
 def _about_assigned(

@@ -81,13 +81,13 @@ def an_owner_that_never_hands_over_keeps_its_lease(m: Patch) -> None:
 
 @mutant(rule=4, guarantee=10, kills=_DRAIN)
 def a_lease_is_handed_over_before_its_reader_is_done(m: Patch) -> None:
-    old = Worker.leave
+    old = Worker._leave
 
     def leave(self: Worker, lease: Lease) -> None:
         old(self, lease)
         asyncio.get_running_loop().create_task(self.owned.give_up(self._handed_over, None))
 
-    m.patch(Worker, "leave", leave)
+    m.patch(Worker, "_leave", leave)
 
 
 @mutant(rule=4, guarantee=9, kills="unit/host/test_worker.py")

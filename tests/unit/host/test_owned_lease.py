@@ -51,9 +51,10 @@ async def checkpoint(_: MemoryLeases, owned: OwnedLease) -> None:
     await owned.checkpoint(Checkpoint(C5))
 
 
-async def clear_request(leases: MemoryLeases, owned: OwnedLease) -> None:
-    await leases.replace((await lease_in(leases)).requested_by(B))
-    await owned.clear_request(B)
+async def answer(leases: MemoryLeases, owned: OwnedLease) -> None:
+    asked = KeyRequest(id="1", key="k", aside=False)
+    await leases.replace(replace(await lease_in(leases), key_request=asked))
+    await owned.answer(asked, replace(asked, answer="taken"))
 
 
 async def renew_without_answer(_: MemoryLeases, owned: OwnedLease) -> None:
@@ -61,7 +62,7 @@ async def renew_without_answer(_: MemoryLeases, owned: OwnedLease) -> None:
         await owned.renew()
 
 
-@pytest.mark.parametrize("write", [checkpoint, clear_request, renew_without_answer])
+@pytest.mark.parametrize("write", [checkpoint, answer, renew_without_answer])
 async def test_what_is_no_renewal_with_an_answer_moves_no_fence(
     write: Callable[[MemoryLeases, OwnedLease], Awaitable[None]],
 ) -> None:
@@ -195,7 +196,7 @@ async def test_what_others_have_taken_is_lost_and_left_as_it_is(
 async def test_a_request_found_on_the_way_is_noticed_and_stands() -> None:
     leases, owned = await held()
     noticed = list[HostName | None]()
-    owned.noticed = lambda: noticed.append(owned.lease.next_owner)
+    owned.noticed = lambda lease: noticed.append(lease.next_owner)
     await owned.renew()
     assert noticed == []
     await leases.replace((await lease_in(leases)).requested_by(B))
@@ -279,14 +280,16 @@ async def test_a_lease_is_failing_from_two_failed_writes_to_the_next_that_succee
 # Requests
 
 
-async def test_the_request_of_one_host_is_cleared_and_that_of_another_stays() -> None:
+async def test_a_listing_shows_a_request_without_a_write_and_an_older_one_shows_none() -> None:
     leases, owned = await held()
-    await leases.replace((await lease_in(leases)).requested_by(B))
-    await owned.clear_request(HostName("gone"))
-    assert (await lease_in(leases)).next_owner == B
-    await owned.clear_request(B)
-    lease = await lease_in(leases)
-    assert (lease.owner, lease.next_owner, lease.renewals) == (A, None, 1)
+    noticed = list[HostName | None]()
+    owned.noticed = lambda lease: noticed.append(lease.next_owner)
+    asked = (await lease_in(leases)).requested_by(B)
+    owned.listed(asked, asked=now())
+    assert (noticed, owned.doubted) == ([B], False)
+    await owned.renew()
+    owned.listed(asked, asked=now())
+    assert noticed == [B]
 
 
 async def test_the_answer_to_one_person_leaves_what_another_has_asked_meanwhile() -> None:
