@@ -90,19 +90,25 @@ class Checkpointer:
             self._due_since = self._clock()
             self.advance()
 
-    async def room_for(self, changes: int, *, limit: int) -> None:
-        """Wait until so many changes more make no more than ``limit`` that are not stored.
+    async def room_for(self, changes: int) -> bool:
+        """Wait until there is room for so many changes more: with them, no more than
+        ``max_unacknowledged`` are not stored. Return ``False`` where no write makes room: only
+        observers can, that are done with more.
 
-        What policy had put off is written for that; what is larger than ``limit`` waits
-        until everything else is stored.
+        What policy had put off is written for that; what is larger than the room waits until
+        everything else is stored.
         """
-        changes += self._progress.unacknowledged
-        while 0 < self._progress.moves - self._written + self._unsaid > limit - changes:
+        progress = self._progress
+        room = self._settings.max_unacknowledged - progress.unacknowledged - changes
+        if progress.uncovered > room:
+            return False
+        while 0 < progress.moves - self._written + self._unsaid > room:
             self.advance()
             if self._written == self._said:
                 break  # nothing to write makes room
             self._urgent.set()
             await self._moved.wait()
+        return True
 
     def advance(self) -> None:
         """Have what was reached written soon."""

@@ -260,11 +260,9 @@ class Delivery:
                 # As much as there would be without what waits: crumbs would cost more calls.
                 most = 1 if self._owned.care else self._room - self._keys.held
                 wanted = min(len(changes), max(1, most))
-                held = self._progress.unacknowledged + self._progress.uncovered
-                if wanted > self._room - held:
+                if not await self.checkpoints.room_for(wanted):
                     self._tell_full()
                     return
-                await self.checkpoints.room_for(wanted, limit=self._room)
                 if self._drain.reason is None:
                     self._take_in(wanted)
             elif not self._take_page():

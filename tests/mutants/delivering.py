@@ -144,7 +144,11 @@ def to_acquire_writes_an_old_checkpoint_back(m: Patch) -> None:
 
 @mutant(rule=13, guarantee=14, kills=_WORKER)
 def a_crash_may_repeat_any_number_of_changes(m: Patch) -> None:
-    m.patch(Checkpointer, "room_for", nothing)
+    async def room_for(self: Checkpointer, changes: int) -> bool:
+        left = self._settings.max_unacknowledged - self._progress.unacknowledged
+        return changes + self._progress.uncovered <= left
+
+    m.patch(Checkpointer, "room_for", room_for)
 
 
 @mutant(rule=13, guarantee=14, kills="unit/host/test_checkpointer.py")

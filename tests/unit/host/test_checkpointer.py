@@ -102,7 +102,7 @@ async def test_a_write_under_way_does_not_count_for_what_was_said_after_it() -> 
 
 async def test_what_a_write_could_not_say_is_not_stored_though_the_next_one_can() -> None:
     slow = Slow()
-    async with writing(slow) as (progress, writer):
+    async with writing(slow, max_unacknowledged=2) as (progress, writer):
         first, other, second = (make.change(n, key=key) for n, key in enumerate("aba", start=1))
         progress.read([first, other, second], Position("3"))
         progress.done([other, second])
@@ -110,7 +110,7 @@ async def test_what_a_write_could_not_say_is_not_stored_though_the_next_one_can(
         await writer.written()
         progress.done([first])
         writer.advance()  # so the next can say of the second that it is done
-        await writer.room_for(1, limit=2)
+        assert await writer.room_for(1)
         assert await slow.stored() == "3"
 
 
