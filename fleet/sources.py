@@ -83,12 +83,8 @@ class StoreSource:
         fleet = self._watch.take(leases, members, at)
         keymap = KeyMap(leases, root=record.root, ranges=ranges)
         whole = await for_each(keymap.leases.values(), self._whole, at_once=_AT_ONCE)
-        backlogs = await self._backlogs(whole, keymap, ranges, problems)
-        coming = [x.child.range for x in keymap.new_leases]
-        positions = {
-            **dict.fromkeys(x.id for x in coming),
-            **{x.range_id: x.position for x in whole},
-        }
+        backlogs = await self._backlogs(whole, keymap, problems)
+        positions = {x.range_id: x.position for x in whole}
         reported = {seen.range for x in reports.values() for seen in x.ranges}
         others = [x for x in whole if x.range_id not in reported]
         rates = await self._measured_rates(others, at.answered)
@@ -99,10 +95,11 @@ class StoreSource:
             balance=record.balance,
             leases=whole,
             keymap=keymap,
-            ranges=[*{x.id: x for x in (*ranges, *coming)}.values()],
             metrics={
-                name: _metrics(position, backlogs.get(name), rates.get(name), at.wall)
-                for name, position in positions.items()
+                name: _metrics(
+                    positions.get(name), backlogs.get(name), rates.get(name), at.wall
+                )
+                for name in {*positions, *backlogs}
             },
             problems=list(dict.fromkeys(problems)),
         )
@@ -122,11 +119,7 @@ class StoreSource:
         return listed if stored is None else replace(stored, range=listed.range)
 
     async def _backlogs(
-        self,
-        leases: Sequence[Lease],
-        keymap: KeyMap,
-        ranges: Sequence[FeedRange],
-        problems: list[Problem],
+        self, leases: Sequence[Lease], keymap: KeyMap, problems: list[Problem]
     ) -> Mapping[RangeId, Backlog]:
         """Measure what lies behind each lease, and where one that is to come will begin. What
         the feed does not say is left out.
@@ -136,7 +129,7 @@ class StoreSource:
         at = [(x.range, x.position) for x in leases if x.end is None and x.position is not None]
         at += [(x.child.range, x.child.start) for x in keymap.new_leases]
         leased = {*keymap.leases, *(x.id for x, _ in at)}
-        measured = Backlogs(self.feed, leased=leased, ranges=ranges)
+        measured = Backlogs(self.feed, leased=leased, ranges=keymap.ranges)
         found: dict[RangeId, Backlog] = {}
 
         async def measure(place: tuple[FeedRange, Position]) -> None:

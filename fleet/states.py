@@ -6,7 +6,7 @@ what only they know, and ``fleet_status`` makes a status of it. It is pure.
 Who lives it does not decide: that is what a ``Fleet`` says (``changefeed.leases.fleet``).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -49,7 +49,6 @@ class FleetListing:
     fleet: Fleet
     leases: Sequence[Lease]
     keymap: KeyMap
-    ranges: Sequence[FeedRange] = ()
     metrics: Mapping[str, Metrics] = field(default_factory=dict)
     problems: Sequence[Problem] = ()
     me: str | None = None
@@ -74,8 +73,7 @@ def fleet_status(
         for seen in report.ranges
         if seen.owner == report.host
     }
-    coming = {x.child.range.id for x in listed.keymap.new_leases}
-    coming &= {x.id for x in listed.ranges}
+    coming = {x.child.range.id: x.child.range for x in listed.keymap.new_leases}
     past, unleased = _without_lease(listed, coming)
     ranges = [
         _range_seen(
@@ -209,7 +207,7 @@ def _what_fails(health: RangeHealth) -> str | None:
 
 
 def _without_lease(
-    listed: FleetListing, coming: Collection[RangeId]
+    listed: FleetListing, coming: Mapping[RangeId, FeedRange]
 ) -> tuple[list[RangeStatus], list[RangeStatus]]:
     """Part the ranges that have no lease into ancestors of others, and what is to be read.
 
@@ -217,13 +215,14 @@ def _without_lease(
     in parts first. Of those that are ``coming`` the next host makes a lease.
     """
     leased = listed.keymap.leases.keys() - coming
+    ranges = [*{**{x.id: x for x in listed.keymap.ranges}, **coming}.values()]
     ancestors = set[RangeId]()
-    for found in reversed(listed.ranges):
+    for found in reversed(ranges):
         if found.id in leased or found.id in ancestors:
             ancestors.update(found.parents)
     waiting = set[RangeId]()
     past, rows = [], []
-    for found in listed.ranges:
+    for found in ranges:
         if found.id in leased:
             continue
         metrics = listed.metrics.get(found.id, _NOTHING)

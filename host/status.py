@@ -25,16 +25,14 @@ def of_host(host: Host, *, own: bool = False) -> FleetListing:
     that are paused.
     """
     leases, activity = host.settings.leases, host.events.activity
-    ranges = () if own else host.ranges
     listed = [x for x in activity.fleet.leases.values() if not own or x.paused is not None]
-    keymap = KeyMap([*listed, *host.leases.values()], ranges=ranges)
+    keymap = KeyMap([*listed, *host.leases.values()], ranges=() if own else host.ranges)
     return FleetListing(
         feed=without_secrets(host.settings.feed.address),
         place=without_secrets(leases.address),
         fleet=activity.fleet,
         leases=[_as_written(host, x) for x in keymap.leases.values()],
         keymap=keymap,
-        ranges=ranges,
         metrics=_metrics(host),
         me=host.name,
         balance=leases.shared,
@@ -68,7 +66,7 @@ def _metrics(host: Host) -> Mapping[str, Metrics]:
 def report_of(host: Host) -> Report:
     """Return what a host says of itself: the document of ``/leases``."""
     seen = fleet_status(of_host(host, own=True), {}, None, now=host.wall())
-    return _introduced(host, seen.ranges)
+    return _introduced(host, [x for x in seen.ranges if x.leased])
 
 
 def _introduced(host: Host, ranges: Sequence[RangeStatus] = ()) -> Report:

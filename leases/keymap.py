@@ -68,9 +68,9 @@ class KeyMap:
         sub_range: Callable[[FeedRange, str, str], FeedRange] = _between,
         begun: Mapping[RangeId, FeedRange] = MappingProxyType({}),
     ) -> None:
-        self._ranges = list(ranges)
+        self.ranges: Sequence[FeedRange] = list(ranges)
         self._sub_range = sub_range
-        listed = {x.id: x for x in self._ranges}
+        listed = {x.id: x for x in self.ranges}
         self._guessed: set[RangeId] = set()
         self.leases: Mapping[RangeId, Lease] = {
             name: _completed(x, listed.get(name) or self._ancestor(x))
@@ -168,7 +168,7 @@ class KeyMap:
     def ranges_for_gaps(self) -> Iterator[FeedRange]:
         """Yield the oldest ranges that hold the keys of gaps, or what they hold of them."""
         keys, missing = self._keys, self._missing()
-        holding = {x.id: x for x in self._ranges if keys.any(missing, x)}
+        holding = {x.id: x for x in self.ranges if keys.any(missing, x)}
         for x in holding.values():
             older = [keys.of(holding[y]) for y in x.parents if y in holding]
             yield from self._parts_of(
@@ -217,7 +217,7 @@ class KeyMap:
         return list(self._keys.spans(_marked_in(lost)))
 
     def _missing(self) -> bytes:
-        wanted = self._keys.marked(self._ranges)
+        wanted = self._keys.marked(self.ranges)
         there = zip(wanted, self._held, self._buried, self._coming, strict=True)
         return bytes(w and not (h or b or c) for w, h, b, c in there)
 
@@ -225,7 +225,7 @@ class KeyMap:
         """Return the bounds of what has come of a range that has none of its own."""
         if lease.range.high:
             return None
-        kin = [x for x in self._ranges if lease.range_id in x.parents and x.high]
+        kin = [x for x in self.ranges if lease.range_id in x.parents and x.high]
         low = min((x.low for x in kin), default="")
         high = max((x.high for x in kin), default="")
         self._guessed.add(lease.range_id)  # after a merge, others may hold some of these
@@ -324,7 +324,7 @@ class KeyMap:
         return lease is not None and (lease.epoch > 0 or lease.end is not None)
 
     def _all_ranges(self) -> Iterator[FeedRange]:
-        yield from self._ranges
+        yield from self.ranges
         for x in self.leases.values():
             yield x.range
         for named in self._named.values():

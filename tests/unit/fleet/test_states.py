@@ -43,7 +43,6 @@ def status(
         fleet=FleetWatch(Timing.of(30.0), by_stamps=True).take(leases, members, at),
         leases=[*keymap.leases.values()],
         keymap=keymap,
-        ranges=ranges,
         metrics=metrics or {},
     )
     return fleet_status(listed, reports or {}, before, now=NOW + later)
