@@ -5,7 +5,7 @@ writes the answer: only the owner knows which keys wait.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -17,7 +17,8 @@ from changefeed.fleet.phrases import named_leases
 from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import KeyRequest, Lease
+from changefeed.leases.fleet import foreign_owners
+from changefeed.leases.lease import HostName, KeyRequest, Lease
 from changefeed.leases.updating import update_lease
 from changefeed.runtime.errors import Failure, UserError
 
@@ -44,7 +45,8 @@ async def ask_owner(
     where no answer came within so many seconds, and what containers raise.
     """
     (listed,) = named_leases(await container.list(), [name])
-    _check_owner(listed)
+    members = [x.name for x in await container.members()]
+    _check_owner(listed, foreign_owners([listed], members))
     request = KeyRequest(id=uuid4().hex, key=key, aside=aside)
     try:
         await update_lease(
@@ -62,14 +64,14 @@ async def ask_owner(
     return _in_words(lease, request)
 
 
-def _check_owner(lease: Lease) -> None:
+def _check_owner(lease: Lease, foreign: Collection[HostName]) -> None:
     if lease.owner is None:
         why = f"is paused ({lease.paused})" if lease.paused else "has no owner"
         raise UserError(
             f"range {lease.range_id} {why}: only the host that reads a range can try a change "
             f"of it, or put it aside"
         )
-    if not lease.has_owner_of_ours:
+    if lease.owner in foreign:
         raise UserError(
             f"range {lease.range_id} is read by {lease.owner}, a processor of another kind: it "
             f"knows of no keys that wait"

@@ -30,6 +30,7 @@ from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.fleet.claims import Claim, go_on, is_paused_by
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
+from changefeed.leases.fleet import foreign_owners
 from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.updating import evict_now, update_lease
 from changefeed.runtime.clock import elapsed_time
@@ -61,13 +62,11 @@ class LeasedFeed:
         """
         leases = await self.container.list()
         await self.feed.ranges()
-        members = {x.name for x in await self.container.members()}
-        owners = {x.owner for x in leases if x.owner and not x.has_owner_of_ours}
-        foreign = sorted(owners - members)
-        if foreign:
+        members = [x.name for x in await self.container.members()]
+        if foreign := foreign_owners(leases, members):
             raise UserError(
-                f"{', '.join(foreign)} is a host of another kind, which would read on what was "
-                f"split or merged: stop those hosts first"
+                f"{', '.join(sorted(foreign))} is a host of another kind, which would read on "
+                f"what was split or merged: stop those hosts first"
             )
         return leases
 

@@ -10,7 +10,7 @@ created again by its owner (``OwnedLease``); the others leave it to the owner fo
 dead one would have kept it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -69,7 +69,7 @@ class HostView:
 
     def with_steal(self, lease: Lease, fleet: Fleet, *, now: float) -> "HostView":
         """Remember that a lease was taken, as it was listed, from its living owner."""
-        if not fleet.is_foreign(lease):
+        if lease.owner not in fleet.foreign:
             return self
         times, _ = self.taken.get(lease.range_id, (0, now))
         return replace(self, taken={**self.taken, lease.range_id: (times + 1, now)})
@@ -120,13 +120,13 @@ def decide(
     quiet = now - quiet_since >= settings.timing.rebalance_delay
     # A torn listing lacks the record of a host that has one.
     known = {**own.limits, **{x.name: x.max_ranges for x in fleet.members.values()}}
-    limits = {x: known[x] for x in fleet.alive if x in known}
+    limits = {x: known.get(x) for x in fleet.alive}
 
     listed, empty = keymap.readable(), not fleet.leases
     begins = empty and last is not None and not last.leases
     readable = [x for x in listed if x.epoch or x.range_id in own.readable]
     assert not any(x.ended or x.paused for x in readable), "nobody may own these"
-    assignment = _assignment(readable, fleet.alive, limits, settings)
+    assignment = _assignment(readable, fleet, limits, settings)
     planned = actions_for(
         own.name,
         assignment,
@@ -154,7 +154,7 @@ def decide(
         deletes=leases.deletes,
         begins=begins,
         asks=leases.are_new,
-        splits=_splits(fleet, limits.keys(), ranges, settings) if quiet else {},
+        splits=_splits(fleet, ranges, settings) if quiet else {},
         readable=readable,
         again=len(readable) < len(listed) or leases.are_unsure or (empty and not begins),
         interval=min(settings.timing.balance_interval, settings.timing.handoff_poll)
@@ -176,21 +176,19 @@ def decide(
 
 def _assignment(
     readable: Sequence[Lease],
-    alive: Collection[HostName],
+    fleet: Fleet,
     limits: Mapping[HostName, int | None],
     settings: LeaseSettings,
 ) -> Assignment:
-    """A host without a record is of another kind: it would undo what others move by load."""
-    if settings.shared != "count" and limits.keys() == alive:
+    """A processor of another kind would undo what others move by load."""
+    if settings.shared != "count" and fleet.foreign.isdisjoint(fleet.alive):
         return plan_by_load(readable, limits)
-    return plan(readable, alive)
+    return plan(readable, fleet.alive)
 
 
-def _splits(
-    fleet: Fleet, limits: Collection[HostName], ranges: FeedRanges, settings: LeaseSettings
-) -> Mapping[RangeId, int]:
+def _splits(fleet: Fleet, ranges: FeedRanges, settings: LeaseSettings) -> Mapping[RangeId, int]:
     """A processor of another kind would read on what was split."""
-    if settings.shared != "split" or fleet.shared or limits != fleet.alive:
+    if settings.shared != "split" or fleet.shared:
         return {}
     return hot_ranges(fleet.leases.values(), fleet.alive, ranges.listed)
 
@@ -237,7 +235,7 @@ class _Steals:
         return self._of(lease) if self._quiet else None
 
     def _of(self, lease: Lease) -> Action | None:
-        if self._settings.max_handoff_time == 0 or self._fleet.is_foreign(lease):
+        if self._settings.max_handoff_time == 0 or lease.owner in self._fleet.foreign:
             return Action.ROB
         if lease.next_owner != self._me:
             self.asked.pop(lease.range_id, None)
@@ -253,7 +251,7 @@ class _Steals:
         times, at = self.taken.get(lease.range_id, (0, -inf))
         intervals = min(2 ** min(times, _MAX_REST), _MAX_REST)
         rests = self._now < at + intervals * self._settings.timing.balance_interval
-        return rests and self._fleet.is_foreign(lease)
+        return rests and lease.owner in self._fleet.foreign
 
 
 class _LeaseChanges:

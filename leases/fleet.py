@@ -59,10 +59,10 @@ class Fleet:
 
     ``expired`` are the leases whose owner has died, ``dead`` the hosts whose record no longer
     moves. ``alive`` are the hosts that may own leases: those that live and do not stop, with or
-    without a record. ``shared`` says whether a processor of another kind was ever seen, which
-    may come back. ``still_since`` is when, on the clock of ``at``, each record last moved,
-    ``next_expiry`` when something would die if nothing moved, and ``expiration`` after how long
-    it does.
+    without a record. ``foreign`` are owners of another kind (``foreign_owners``); ``shared``
+    says whether one was ever seen, which may come back. ``still_since`` is when, on the clock
+    of ``at``, each record last moved, ``next_expiry`` when something would die if nothing
+    moved, and ``expiration`` after how long it does.
     """
 
     leases: Mapping[RangeId, Lease]
@@ -71,15 +71,12 @@ class Fleet:
     expired: frozenset[RangeId]
     dead: frozenset[HostName]
     alive: frozenset[HostName]
+    foreign: frozenset[HostName]
     shared: bool
     still_since: Mapping[HostName, float]
     at: ListedAt
     next_expiry: float | None
     expiration: float
-
-    def is_foreign(self, lease: Lease) -> bool:
-        """Whether the owner keeps no record, as a processor of another kind does not."""
-        return lease.owner not in self.members and not lease.has_owner_of_ours
 
     @property
     def forgotten(self) -> Collection[Member]:
@@ -108,6 +105,7 @@ class Fleet:
         kind has it; ``unowned``.
         """
         living = self.members.keys() - self.dead
+        foreign = self.foreign & self.alive
         may_begin = {x.range_id for x in readable}
         found: dict[RangeId, str] = {}
         for lease in self.leases.values():
@@ -116,7 +114,7 @@ class Fleet:
             if lease.paused is not None:
                 found[lease.range_id] = "paused"
             elif lease.owner is not None:
-                found[lease.range_id] = "foreign" if lease.owner in self.alive else "unowned"
+                found[lease.range_id] = "foreign" if lease.owner in foreign else "unowned"
             else:
                 found[lease.range_id] = "unowned" if lease.range_id in may_begin else "waiting"
         return found
@@ -129,6 +127,7 @@ NOTHING_LISTED: Final = Fleet(
     expired=frozenset(),
     dead=frozenset(),
     alive=frozenset(),
+    foreign=frozenset(),
     shared=False,
     still_since={},
     at=ListedAt(asked=0.0, answered=0.0, wall=0.0),
@@ -246,7 +245,10 @@ class FleetWatch:
         expired = frozenset(x for x, y in since.items() if y <= latest)
         dead = frozenset(x for x, y in record_since.items() if y <= latest)
         living = [x for x in (*since.values(), *record_since.values()) if x > latest]
-        self._look_for_others(owned, records)
+        foreign = foreign_owners(owned, records)
+        # What looks dead may yet live, and a record may be missing in a torn listing.
+        self._shared = self._shared or not foreign <= self._ours
+        self._ours |= records.keys() | {x.owner for x in owned} - foreign
         return Fleet(
             leases=listed,
             members=records,
@@ -254,6 +256,7 @@ class FleetWatch:
             expired=expired,
             dead=dead,
             alive=self._alive(owned, records, expired, dead),
+            foreign=foreign,
             shared=self._shared,
             still_since=record_since,
             at=at,
@@ -287,13 +290,15 @@ class FleetWatch:
         assert alive.isdisjoint({*dead} - mine), f"{alive} and {dead} have hosts in common"
         return alive
 
-    def _look_for_others(
-        self, owned: Iterable[Lease], records: Mapping[HostName, Member]
-    ) -> None:
-        """What looks dead may yet live: all records and all owners count."""
-        owners = {x.owner for x in owned}
-        self._ours |= records.keys() | {x.owner for x in owned if x.has_owner_of_ours}
-        self._shared |= not owners <= self._ours
+
+def foreign_owners(
+    leases: Collection[Lease], members: Collection[HostName]
+) -> frozenset[HostName]:
+    """Return the owners that are processors of another kind: they keep no record, and have no
+    lease that names their incarnation, or was handed over to them (``cooling``).
+    """
+    ours = {x.owner for x in leases if x.incarnation is not None or x.cooling}
+    return frozenset(x.owner for x in leases if x.owner is not None) - ours - {*members}
 
 
 def is_placeholder(member: Member) -> bool:

@@ -130,14 +130,6 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         """What moves only when an owner writes: a request of another host does not."""
         return (self.epoch, self.renewals)
 
-    @property
-    def has_owner_of_ours(self) -> bool:
-        """Whether a host owns it that keeps a member record, as a processor of another kind
-        does not: it wrote its incarnation, or has asked for the lease and has not begun yet.
-        """
-        asked_for_it = self.owner is not None and self.cooling
-        return self.incarnation is not None or asked_for_it
-
     def taken_by(
         self, host: HostName, incarnation: Incarnation, deaths: Deaths | None = None
     ) -> "Lease":

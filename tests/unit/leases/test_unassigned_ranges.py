@@ -30,6 +30,7 @@ def view(
         members={x.name: x for x in recorded},
         dead=frozenset(map(HostName, dead)),
         alive=fleet,
+        foreign=frozenset(map(HostName, foreign)),
         shared=bool(foreign),
     )
 
