@@ -11,13 +11,11 @@ from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.timeouts import BoundedFeed
-from changefeed.fleet.phrases import named_leases
+from changefeed.fleet.phrases import named_leases, repeats
 from changefeed.fleet.reset import (
     PositionMove,
     carry_out_move,
     check_position,
-    move_means,
-    move_question,
     planned_moves,
     refuse_in_use,
 )
@@ -26,6 +24,7 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import adopt_feed, require_feed
 from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import UserError
+from changefeed.runtime.quantities import counted
 
 
 def check(ranges: Sequence[str], to: str, *, all_: bool) -> None:
@@ -58,7 +57,7 @@ async def reset(
         show(_table(moves))
         if dry_run:
             return True
-        if moves and not yes and not confirmed(move_question(moves)):
+        if moves and not yes and not confirmed(f"Move {counted(len(moves), 'range')}?"):
             say("nothing was changed")
             return False
         done = await _carry_out(container, moves)
@@ -86,5 +85,5 @@ async def _carry_out(container: LeaseContainer, moves: Sequence[PositionMove]) -
 
 
 def _table(moves: Sequence[PositionMove]) -> Table:
-    rows = ((x.range_id, x.lease.position or "", x.to, move_means(x)) for x in moves)
+    rows = ((x.range_id, x.lease.position or "", x.to, repeats(x.again)) for x in moves)
     return a_table("range", "from", "to", "which means", rows=rows)

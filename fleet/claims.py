@@ -126,7 +126,7 @@ async def _undo_merges(
 ) -> set[RangeId]:
     """Undo merges that still have one of these to end; return all that they have to end."""
     leases = await container.list()
-    merged = {x for x in map(_merged_into, leases) if x is not None}
+    merged = {x for x in map(merged_into, leases) if x is not None}
     parts = [{x.range_id for x in leases if _is_to_end_in(y, x)} for y in merged]
     undone = {y for x in parts if not x.isdisjoint(range_ids) for y in x}
     for name in sorted(undone):  # then no run that lives can end it any more
@@ -143,12 +143,12 @@ async def reopen_beside(container: LeaseContainer, range_ids: Collection[RangeId
     leases = await container.list()
     kept = [x for x in leases if x.range_id in range_ids]
     for lease in leases:
-        merged = _merged_into(lease)
+        merged = merged_into(lease)
         if merged is not None and any(_is_to_end_in(merged, x) for x in kept):
             await update_lease(container, lease.range_id, Lease.reopened, ended=True)
 
 
-def _merged_into(lease: Lease) -> FeedRange | None:
+def merged_into(lease: Lease) -> FeedRange | None:
     """Return the range that a merge has ended it for."""
     end = lease.end
     return end.children[0].range if end is not None and end.by == "merge" else None

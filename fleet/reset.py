@@ -25,7 +25,7 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.starts import start_in
 from changefeed.fleet.liveness import living_hosts
-from changefeed.fleet.phrases import Outcome, repeats
+from changefeed.fleet.phrases import Outcome
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
@@ -33,7 +33,6 @@ from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.lease import Lease
 from changefeed.leases.updating import evict_now
 from changefeed.runtime.errors import StoreError, UserError
-from changefeed.runtime.quantities import counted
 
 RESET_FORMS = (
     "--to is beginning, now, snapshot, a time with its zone (2026-01-31T12:00Z, "
@@ -167,14 +166,6 @@ async def planned_moves(
         if start_in(to) is not None:
             raise
         raise UserError(f"{to!r} is not a position: {RESET_FORMS}. {error}") from error
-
-
-def move_question(moves: Sequence[PositionMove]) -> str:
-    return f"Move {counted(len(moves), 'range')}?"
-
-
-def move_means(move: PositionMove) -> str:
-    return repeats(move.again)
 
 
 async def carry_out_move(container: LeaseContainer, move: PositionMove) -> Outcome:

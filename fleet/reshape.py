@@ -34,6 +34,7 @@ from changefeed.fleet.claims import (
     go_on,
     is_paused_by,
     let_go,
+    merged_into,
     reopen_beside,
 )
 from changefeed.fleet.phrases import named_leases
@@ -109,7 +110,8 @@ async def _merge_now(
     found = {x.range_id: x for x in leases}
     try:
         joined = _joined(leased.feed, named_leases(leases, range_ids, also_ended=True))
-        if begun := [x for x in range_ids if _has_gone_to(found[x], joined)]:
+        into = {x: merged_into(found[x]) for x in range_ids}
+        if begun := [x for x, y in into.items() if y is not None and y.id == joined.id]:
             done = await _completed(leased, range_ids, begun, claim)
             return joined if done else None
         open_leases(leases, range_ids, MERGING)
@@ -175,12 +177,6 @@ async def _completed(
 async def _is_stopped(container: LeaseContainer, range_id: RangeId) -> bool:
     stored = await container.read(range_id)
     return stored is not None and not stored.ended and is_paused_by(MERGING, stored)
-
-
-def _has_gone_to(lease: Lease, joined: FeedRange) -> bool:
-    """Whether a merge into this range has ended it."""
-    end = lease.end
-    return end is not None and end.by == "merge" and end.children[0].range.id == joined.id
 
 
 async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Position | None:

@@ -25,7 +25,7 @@ from changefeed.feeds.feed import Feed
 from changefeed.fleet import claims
 from changefeed.fleet import letters as of_letters
 from changefeed.fleet import reset as resetting
-from changefeed.fleet.phrases import Outcome, named_leases
+from changefeed.fleet.phrases import Outcome, named_leases, repeats
 from changefeed.fleet.reset import PositionMove
 from changefeed.host.page.access import Access, origin
 from changefeed.host.page.answer import json_answer
@@ -195,10 +195,9 @@ async def _about_moves(context: ActionContext, wanted: ActionRequest) -> _Plan:
             )
     moves = await resetting.planned_moves(context.feed, context.container, leases, wanted.to)
     says = [
-        f"{x.range_id}: from {x.lease.position} to {x.to}: {resetting.move_means(x)}"
-        for x in moves
+        f"{x.range_id}: from {x.lease.position} to {x.to}: {repeats(x.again)}" for x in moves
     ]
-    return _Plan(resetting.move_question(moves), says, moves=moves)
+    return _Plan(f"Move {counted(len(moves), 'range')}?", says, moves=moves)
 
 
 async def _about_letters(context: ActionContext, wanted: ActionRequest) -> _Plan:

@@ -7,8 +7,6 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from changefeed.fleet.peers import Peers
-from changefeed.fleet.status import FleetStatus
-from changefeed.fleet.watch import StatusWatch
 from changefeed.host.host import Host
 from changefeed.host.page.access import Access
 from changefeed.host.page.actions import ActionContext, ActionHandler
@@ -43,7 +41,7 @@ class HostPage:
         self._access = Access(self._secret, acts=acts)
         self._actions = ActionHandler(self._context, self._access)
         self._peers: Peers | None = None
-        self._watch = StatusWatch(self._seen)
+        self._state: PageState | None = None
         self._source: PageSource | None = None
         self._processor, self._processors = processor, processors
         self.stream = EventStream(self._look, every=_EVERY)
@@ -64,7 +62,9 @@ class HostPage:
 
     async def _look(self) -> PageState:
         host = self._opened()
-        status = await self._watch.look(max_age=0)
+        peers = self._peers if self.stream.is_watched else None
+        before = self._state
+        status = await look(host, peers, None if before is None else before.status)
         if self._source is None:
             self._source = PageSource(
                 host.settings,
@@ -73,11 +73,8 @@ class HostPage:
                 acts=lambda: self._access.acts,
             )
         state = await self._source.state(status, is_watched=self.stream.is_watched)
-        return replace(state, processor=self._processor, processors=self._processors)
-
-    async def _seen(self, before: FleetStatus | None) -> FleetStatus:
-        peers = self._peers if self.stream.is_watched else None
-        return await look(self._opened(), peers, before)
+        self._state = replace(state, processor=self._processor, processors=self._processors)
+        return self._state
 
     def _opened(self) -> Host:
         host = self._host()

@@ -280,18 +280,6 @@ async def test_a_lease_is_failing_from_two_failed_writes_to_the_next_that_succee
 # Requests
 
 
-async def test_a_listing_shows_a_request_without_a_write_and_an_older_one_shows_none() -> None:
-    leases, owned = await held()
-    noticed = list[HostName | None]()
-    owned.noticed = lambda lease: noticed.append(lease.next_owner)
-    asked = (await lease_in(leases)).requested_by(B)
-    owned.listed(asked, asked=now())
-    assert (noticed, owned.doubted) == ([B], False)
-    await owned.renew()
-    owned.listed(asked, asked=now())
-    assert noticed == [B]
-
-
 async def test_the_answer_to_one_person_leaves_what_another_has_asked_meanwhile() -> None:
     leases, owned = await held()
     first, second = (KeyRequest(id=x, key="k", aside=False) for x in "12")
