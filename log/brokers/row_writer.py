@@ -86,6 +86,8 @@ class RowWriter:
         self.durable = 0
         """Objects up to this number exist, and are acknowledged."""
         self.lost = False
+        self.buffered = 0
+        """The bytes that wait to be written, or are under way."""
         self.is_held_up = False
         """Whether the store did not take what was to be written last."""
         self.sealed_at: int | None = None
@@ -96,7 +98,6 @@ class RowWriter:
         self._groups: deque[_Group] = deque()
         self._under_way: deque[_UnderWay] = deque()
         self._rate = PutRate(settings.puts)
-        self._buffered = 0
         self._closing = False
         self._accepted: dict[ProducerKey, ProducerState] = {}
         self._heard: dict[ProducerKey, float] = {}
@@ -119,11 +120,6 @@ class RowWriter:
         return not (self._closing or self.lost)
 
     @property
-    def buffered(self) -> int:
-        """The bytes that wait to be written, or are under way."""
-        return self._buffered
-
-    @property
     def producers(self) -> int:
         """How many have sent something in this era, and not been silent for too long since."""
         return len(self._heard)
@@ -144,7 +140,7 @@ class RowWriter:
         ):
             return self._not("moving")
         size, most = request.bytes, self._settings.buffer_bytes
-        if self._buffered and self._buffered + size > most:
+        if self.buffered and self.buffered + size > most:
             return self._not("busy", self._settings.max_retry_delay)
         self._heard[key] = asyncio.get_running_loop().time()
         verdict = verdict_on(request, self._accepted.get(key))
@@ -190,7 +186,7 @@ class RowWriter:
         self._accepted[key] = state_after(self._accepted.get(key), stored, 0)
         assert size > 0, f"a request of {request.producer} without bytes"
         group.bytes += size
-        self._buffered += size
+        self.buffered += size
         self._changed.notify()
         return group, ahead
 
@@ -326,8 +322,8 @@ class RowWriter:
             self._under_way.popleft()
             assert number == self.durable + 1, f"{number} is acknowledged after {self.durable}"
             self.durable = number
-            self._buffered -= group.bytes
-            assert self._buffered >= 0, f"{self._buffered} bytes wait to be written"
+            self.buffered -= group.bytes
+            assert self.buffered >= 0, f"{self.buffered} bytes wait to be written"
             self._on_durable(number, made.data)
             group.done.set_result(made.firsts)
             self._changed.notify()

@@ -130,10 +130,10 @@ class Compactor:
         """Return up to where a row is in runs. Those of the row that we write are ours."""
         runs, key = reader.runs, (reader.era, row.broker)
         if row.sealed_at is None and key in self._looked_at:
-            await runs.look_behind(reader.kept_from)
+            await runs.look_behind()
             return runs.end
         self._looked_at.add(key)
-        return await runs.look(reader.kept_from)
+        return await runs.look()
 
     async def _before(self, reader: RowReader, first: int) -> Ends:
         """Return the ends before an object at which a run begins."""
@@ -191,7 +191,7 @@ class Compactor:
         key = compacted_key(reader.era, reader.broker, first)
         data = encode_pack(run, made.packed)
         created = await self._store.create(key, data)
-        await reader.runs.look(reader.kept_from)
+        await reader.runs.look()
         await self._sweep(reader, run)
         if created:
             self._count(run, made, len(data))

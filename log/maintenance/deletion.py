@@ -145,7 +145,7 @@ async def delete_segments(store: ObjectStore, deletions: EraDeletions, row: RowR
     stays, for what it says of producers. What is gone of a run itself stays with the rest.
     """
     runs = row.runs
-    await runs.look(row.kept_from)
+    await runs.look()
     newest = await runs.run(runs.starts[-1]) if runs.starts else None
     gone = {} if newest is None else deletions.starts(newest.ends)
     for number in runs.starts if gone else ():

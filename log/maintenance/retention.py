@@ -244,7 +244,7 @@ class Retention:
         for broker in (y for x, y in rows if x == era):
             with suppress(Damaged):
                 row = await self._row(catalog, era, broker)
-                await row.runs.look(row.kept_from)
+                await row.runs.look()
                 for number in row.runs.starts[:1]:
                     run = await row.runs.run(number)
                     found += [] if run is None else [run.run.written_us - 1]
@@ -329,7 +329,7 @@ class Retention:
                 if self._settings.compaction and not row.is_gone:
                     with suppress(Damaged):
                         runs = self._readers.row(catalog, *place).runs
-                        number = max(number, await runs.look(row.kept_from) + 1)
+                        number = max(number, await runs.look() + 1)
                 if number > row.kept_from:
                     found[place] = number
             if is_new:

@@ -32,7 +32,7 @@ async def last_point(
     table = await row.last_table(lambda x: holds(_at_table(row, x)))
     if table is not None:
         return _at_table(row, table)
-    await row.runs.look_behind(row.kept_from)
+    await row.runs.look_behind()
     run = await row.runs.last_of(lambda x: holds(_at_end(row, x)))
     return None if run is None else _at_end(row, run)
 

@@ -18,12 +18,13 @@ from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
 from changefeed.log.catalog.names import run_of, segments_of
 from changefeed.log.catalog.ranges import Partition, Ranges
 from changefeed.log.errors import answers_of_feeds
-from changefeed.log.format.pack import Key
+from changefeed.log.format.flush import Ends
 from changefeed.log.format.segment_file import Segment, SegmentSlice
 from changefeed.log.protocol.messages import Block, ReadResult
 from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.topology import topology_of
 from changefeed.log.protocol.wire import PartitionBounds, PartitionNews
+from changefeed.log.rows.extents import extent_of
 from changefeed.log.rows.partition_reader import PartitionReader, damage_of
 from changefeed.log.rows.row_reader import ALL, RowReader
 from changefeed.log.rows.row_readers import RowReaders
@@ -99,19 +100,15 @@ class StoredCollection:
         return await self._ends_of(names)
 
     async def _ends_of(self, names: Sequence[RangeId]) -> _Bounds:
-        found, lasts = {}, dict[str, Mapping[Key, int]]()
+        found, rows = {}, dict[tuple[int, str], Ends]()
         for partition in map(self.ranges.partition, names):
-            with answers_of_feeds():
-                if partition.era < self.ranges.newest:
-                    there = await self._partitions.bounds(self.name, partition.id)
-                else:
-                    row = partition.broker
-                    if row not in lasts:
-                        lasts[row] = await self._partitions.lasts(partition)
-                    start = await self._partitions.start(self.name, partition)
-                    last = lasts[row].get((self.name, partition.id), 0)
-                    there = PartitionBounds(start=start, last=last)
-            found[partition.id] = there
+            row = (partition.era, partition.broker)
+            if row not in rows:
+                with answers_of_feeds():
+                    rows[row] = await self._partitions.ends(partition)
+            collection = self._catalogs.newest.collection(self.name)
+            there = extent_of(collection, partition, rows[row])
+            found[partition.id] = PartitionBounds(start=there.start, last=there.last)
         return found
 
     async def _has_ended(self, partition: Partition) -> bool:
@@ -218,7 +215,7 @@ class StoredCollection:
     ) -> Sequence[Block] | SegmentRows:
         row = await self._row(name, after)
         with answers_of_feeds(), damage_of(name, "runs"):
-            await row.runs.look_behind(row.kept_from)
+            await row.runs.look_behind()
             held = await row.runs.holding((self.name, name), after)
         if held and isinstance(held[0], SegmentSlice):
             return next(_by_segment(held))
@@ -229,14 +226,14 @@ class StoredCollection:
         await self._refresh()
         with answers_of_feeds(), damage_of(name, "runs"):
             row = await self._partitions.row(self.ranges.partition(name), fresh=False)
-            await row.runs.look(row.kept_from, again=True)
+            await row.runs.look(again=True)
 
     async def in_segments(self, name: RangeId, after: int, end: int) -> Sequence[SegmentRows]:
         """Return where segments hold records of ``after < sequence <= end``, in order."""
         assert after <= end, f"range {name!r}: {end} lies before {after}"
         row = await self._row(name, after)
         with answers_of_feeds(), damage_of(name, "runs"):
-            await row.runs.look(row.kept_from)
+            await row.runs.look()
             runs = row.runs.since((self.name, name), -sys.maxsize, after)
             held = [x async for x in runs if x.first <= end]
         return [*_by_segment(held)]

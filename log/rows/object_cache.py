@@ -32,7 +32,7 @@ class Cache(Generic[K, V]):
         self.hits = 0
         self.misses = 0
         self._most = most_bytes
-        self._bytes = 0
+        self.bytes = 0
         self._size_of = size_of
         self._kept: OrderedDict[K, V] = OrderedDict()
         self._reading: dict[K, asyncio.Future[V | None]] = {}
@@ -40,11 +40,11 @@ class Cache(Generic[K, V]):
     def add(self, key: K, value: V) -> None:
         self.pop(key)
         self._kept[key] = value
-        self._bytes += self._size_of(value)
-        while self._bytes > self._most and len(self._kept) > 1:
-            self._bytes -= self._size_of(self._kept.popitem(last=False)[1])
-        assert self._bytes <= self._most or len(self._kept) == 1, (
-            f"{len(self._kept)} objects of {self._bytes} bytes are kept, of {self._most}"
+        self.bytes += self._size_of(value)
+        while self.bytes > self._most and len(self._kept) > 1:
+            self.bytes -= self._size_of(self._kept.popitem(last=False)[1])
+        assert self.bytes <= self._most or len(self._kept) == 1, (
+            f"{len(self._kept)} objects of {self.bytes} bytes are kept, of {self._most}"
         )
 
     def peek(self, key: K) -> V | None:
@@ -61,8 +61,8 @@ class Cache(Generic[K, V]):
         """Return what was kept, and keep it no longer."""
         found = self._kept.pop(key, None)
         if found is not None:
-            self._bytes -= self._size_of(found)
-        assert self._bytes >= 0, f"the cache holds {self._bytes} bytes"
+            self.bytes -= self._size_of(found)
+        assert self.bytes >= 0, f"the cache holds {self.bytes} bytes"
         return found
 
     async def get(self, key: K, read: Callable[[], Awaitable[V | None]]) -> V | None:
@@ -83,10 +83,6 @@ class Cache(Generic[K, V]):
             return value
         finally:
             del self._reading[key]
-
-    @property
-    def bytes(self) -> int:
-        return self._bytes
 
 
 class CachedHeader(NamedTuple):

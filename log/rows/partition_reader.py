@@ -5,7 +5,7 @@ object may become part of a run. So where something is missing, runs are looked 
 once more, and only what is in neither is damaged.
 """
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -15,6 +15,7 @@ from changefeed.feeds.feed import RangeId
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.ranges import Partition, RangesCache
 from changefeed.log.errors import Damaged, position_beyond, position_gone, unreadable
+from changefeed.log.format.flush import Ends
 from changefeed.log.format.pack import Key
 from changefeed.log.protocol.messages import Block, ReadResult
 from changefeed.log.protocol.wire import PartitionBounds
@@ -115,15 +116,15 @@ class PartitionReader:
         return PartitionBounds(start=found.start, last=found.last)
 
     @_by_newest
-    async def lasts(self, partition: Partition) -> Mapping[Key, int]:
-        """Return the last sequences of all partitions in the row of one that is open.
+    async def ends(self, partition: Partition) -> Ends:
+        """Return the ends of all partitions in the row of one.
 
         Raise ``RangeDamaged``, too, where there may be more that cannot be read.
         """
         row = await self.row(partition)
         with damage_of(partition.id, "the end"):
             await row.check_end()
-            return await row.lasts()
+            return await row.ends()
 
     async def kept(self, name: str, wanted: RangeId, after: int) -> Partition:
         """Return a partition; raise ``RangeRefused`` if what follows is not all there."""
@@ -151,7 +152,7 @@ class PartitionReader:
         partition = await self.kept(name, wanted, after)
         row, key = await self.row(partition, fresh=fresh), (name, wanted)
         try:
-            await row.runs.look_behind(row.kept_from)
+            await row.runs.look_behind()
             blocks = await self._compacted(row, key, after, max_bytes)
             if not blocks:
                 blocks = await _in_objects(row, key, after, max_bytes, end)
@@ -159,7 +160,6 @@ class PartitionReader:
             blocks = await self._look_again(row, key, after, max_bytes)
             if not blocks:
                 raise unreadable(wanted, f"records after {after:,}", error) from error
-        await self.kept(name, wanted, after)  # deleted while it was read
         assert not blocks or blocks[-1].last > after, f"{wanted!r} was read back from {after}"
         return blocks
 
@@ -168,7 +168,7 @@ class PartitionReader:
     ) -> list[Block]:
         """Look for runs that hold what was missing elsewhere."""
         try:
-            await row.runs.look(row.kept_from, again=True)
+            await row.runs.look(again=True)
             return await self._compacted(row, key, after, max_bytes)
         except Damaged as error:
             raise unreadable(key[1], f"records after {after:,}", error) from error
@@ -222,16 +222,17 @@ class PartitionReader:
             return start
         row = await self.row(partition)
         with damage_of(partition.id, "a record of a time"):
-            last = (await row.lasts()).get(key, 0)  # what comes later is of that time
+            end = (await row.ends()).get(key)  # what comes later is of that time
             try:
                 found = await self._before(row, key, time_us, start)
             except Damaged:  # it may have become part of a run
-                await row.runs.look(row.kept_from, again=True)
+                await row.runs.look(again=True)
                 found = await self._before(row, key, time_us, start)
+        last = 0 if end is None else end.last
         return max(start, last if found is None else found)
 
     async def _before(self, row: RowReader, key: Key, time_us: int, start: int) -> int | None:
-        await row.runs.look_behind(row.kept_from)
+        await row.runs.look_behind()
         async for held in row.runs.since(key, time_us, start):
             before = await self._segments.sequence_before(held, time_us, start)
             if before is not None:

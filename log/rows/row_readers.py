@@ -17,7 +17,7 @@ _AHEAD: Final = 16
 class RowReaders:
     """Readers by era and broker; those asked for last are kept.
 
-    ``ahead`` and ``whole``: see ``RowObjects``. Without ``ahead`` tables begin windows.
+    ``ahead`` and ``whole``: see ``RowReader``. Without ``ahead`` tables begin windows.
     """
 
     def __init__(

@@ -64,7 +64,8 @@ class RunIndex:
 class RowRuns:
     """The runs of one row. ``end``: its objects up to there are in runs, as is known.
 
-    ``final``: all of them are, up to the seal. Every method may raise ``Damaged``.
+    ``final``: all of them are, up to the seal. Those below ``kept_from`` are deleted. Every
+    method may raise ``Damaged``.
     """
 
     def __init__(self, store: ObjectStore, cluster: str, era: int, broker: str) -> None:
@@ -72,19 +73,20 @@ class RowRuns:
         self.broker = broker
         self.end = 0
         self.final = False
+        self.kept_from = 1
         self._store = store
         self._cluster = cluster
         self._starts: list[int] = []
         self._kept: OrderedDict[int, RunIndex] = OrderedDict()
         self._listed_for = 0
 
-    async def look(self, kept_from: int = 1, *, again: bool = False) -> int:
+    async def look(self, *, again: bool = False) -> int:
         """Look for more runs; return ``end``.
 
-        ``kept_from`` is the row's: where it lies behind what is known some runs, or some
-        objects that never were in one, are deleted. ``again``: something was missing.
+        Where ``kept_from`` lies behind what is known some runs, or some objects that never
+        were in one, are deleted. ``again``: something was missing.
         """
-        listed_for = self._listed_for
+        listed_for, kept_from = self._listed_for, self.kept_from
         if not listed_for:
             await self._list()  # a row may have thousands, which are not asked for one by one
         await self._follow()
@@ -107,10 +109,10 @@ class RowRuns:
                 break
             self._take(run)
 
-    async def look_behind(self, kept_from: int) -> None:
+    async def look_behind(self) -> None:
         """Look for runs if objects may be deleted that are not known to be in any."""
-        if self.end + 1 < kept_from and self._listed_for != kept_from:
-            await self.look(kept_from)
+        if self.end + 1 < self.kept_from and self._listed_for != self.kept_from:
+            await self.look()
 
     async def _list(self) -> None:
         """Learn of runs from a listing."""
@@ -210,9 +212,9 @@ class RowRuns:
         """The first numbers of all runs that are known."""
         return tuple(self._starts)
 
-    async def final_run(self, kept_from: int, *, again: bool = False) -> RunIndex | None:
-        """Return the run before the seal, if there is one. Arguments as of ``look``."""
-        await self.look(kept_from, again=again)
+    async def final_run(self, *, again: bool = False) -> RunIndex | None:
+        """Return the run before the seal, if there is one. ``again``: as of ``look``."""
+        await self.look(again=again)
         return await self.run(self._starts[-1]) if self.final else None
 
     async def _first(self, holds: Callable[[RunIndex], bool]) -> RunIndex | None:

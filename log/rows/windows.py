@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from changefeed.log.errors import Damaged
 from changefeed.log.format.block_format import Layout, joined
-from changefeed.log.format.flush import FlushHeader
+from changefeed.log.format.flush import FlushHeader, PartitionEnd, end_with
 from changefeed.log.format.pack import Key, Records, Section, cut_columns
 from changefeed.log.rows.row_runs import HEAD_BYTES
 
@@ -25,26 +25,30 @@ _OF_SPAN: Final = 400
 class RecordSpan(NamedTuple):
     """Records of a partition that follow each other, and the first object that they lie in.
 
-    They are one section of that object, whose columns begin behind ``head`` bytes, or else
-    ``columns`` of this and some that follow.
+    ``end`` is how far the partition has come with them. They are one section of that object,
+    whose columns begin behind ``head`` bytes, or else ``columns`` of this and some that
+    follow.
     """
 
     number: int
     first: int
-    last: int
-    latest_us: int
-    stored: int
+    end: PartitionEnd
     bytes: int
     head: int
     section: Section | None
     columns: Layout | None
 
     @property
+    def last(self) -> int:
+        return self.end.last
+
+    @property
     def in_memory(self) -> int:
         return _OF_SPAN + (0 if self.columns is None else self.bytes)
 
-    def records(self, key: Key, columns: Layout) -> Records:
-        return Records(key, self.first, self.last, self.latest_us, self.stored, columns)
+    def records(self, columns: Layout) -> Records:
+        end = self.end
+        return Records(end.key, self.first, end.last, end.latest_us, end.stored, columns)
 
 
 @dataclass(slots=True)
@@ -75,8 +79,8 @@ class Window:
         for x in header.sections:
             columns = _columns(data, head, x) if is_small(data) else None
             section = x if columns is None else None
-            at = (number, x.first, x.last, x.latest_us, x.stored, x.bytes)
-            span = RecordSpan(*at, head, section, columns)
+            end = end_with(x, header.written_us)
+            span = RecordSpan(number, x.first, end, x.bytes, head, section, columns)
             self.spans.setdefault(x.key, []).append(span)
             self.size += span.in_memory
 

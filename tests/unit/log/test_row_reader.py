@@ -1,7 +1,7 @@
 """Rows as readers find them: seals where tables would be, and objects that were damaged."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 import pytest
@@ -13,7 +13,7 @@ from changefeed.log.catalog.names import flush_key
 from changefeed.log.errors import Damaged
 from changefeed.log.format.block_format import lay_out
 from changefeed.log.format.flush import FlushHeader, decode_header, encode_flush
-from changefeed.log.format.pack import Place, Records
+from changefeed.log.format.pack import Key, Place, Records
 from changefeed.log.records import Record, encode_record
 from changefeed.log.rows.object_cache import ObjectCache
 from changefeed.log.rows.open_row import OpenRow, WriterPlace
@@ -60,6 +60,10 @@ def reader_of(
     return reader
 
 
+async def lasts(reader: RowReader) -> Mapping[Key, int]:
+    return {key: x.last for key, x in (await reader.ends()).items()}
+
+
 async def test_a_time_is_found_where_what_is_left_has_it() -> None:
     """Retention took the latest times, of records that came early."""
     store = await stored_row(at_us=[900, 5, 7, 6, 8])
@@ -82,7 +86,10 @@ async def test_what_is_kept_of_a_row_is_counted_in_bytes() -> None:
 class SlowStore(MemoryStore):
     """Lets others go on before it answers."""
 
+    asked = 0
+
     async def get(self, key: str, start: int = 0, end: int | None = None) -> bytes | None:
+        self.asked += 1
         await asyncio.sleep(0.1)
         return await super().get(key, start, end)
 
@@ -100,7 +107,7 @@ async def test_several_that_look_for_the_end_of_a_row_stop_at_its_seal() -> None
     await gather_or_cancel(*(reader.tail() for _ in range(3)))
     assert reader.known == 7
     assert reader.sealed_at == 7
-    assert (await reader.lasts())[KEY] == 6
+    assert (await reader.ends())[KEY].last == 6
 
 
 async def test_what_goes_on_while_it_is_read_is_read_once() -> None:
@@ -158,7 +165,7 @@ async def test_a_row_goes_on_behind_a_damaged_object_once_that_can_be_no_seal() 
     for asked in (reader.tail, reader.check_end):
         with pytest.raises(Damaged, match="000000000005 is not what was written"):
             await asked()
-    assert (reader.known, await reader.lasts()) == (4, {KEY: 3, other: 1})
+    assert (reader.known, await lasts(reader)) == (4, {KEY: 3, other: 1})
     grow(60)
     assert await reader.tail() == 60
     await reader.check_end()
@@ -168,22 +175,46 @@ async def test_a_row_goes_on_behind_a_damaged_object_once_that_can_be_no_seal() 
     assert [(x.first, x.last) for x in await reader.read(KEY, 4, 10**6)] == [(5, 59)]
     assert await reader.read(KEY, 59, 10**6) == []
     assert [x.last for x in await reader.read(other, 0, 10**6)] == [1]
-    for nobody_knows in (reader.lasts(), reader.read(other, 1, 10**6)):
+    for nobody_knows in (reader.ends(), reader.read(other, 1, 10**6)):
         with pytest.raises(Damaged, match="000000000005 is not what was written"):
             await nobody_knows
     grow(80)
     assert (await reader.tail(), reader.sealed_at) == (80, 80)
-    assert await reader.lasts() == {KEY: 78, other: 1}
+    assert await lasts(reader) == {KEY: 78, other: 1}
     assert await reader.read(other, 1, 10**6) == []
 
 
 async def test_ends_are_right_of_a_row_that_grows_while_they_are_read() -> None:
+    """They are those that another reader finds, who begins there."""
     store = SlowStore()
-    store.objects = (await stored_row(range(1, 5))).objects
+    store.objects = (await stored_row(range(1, 400), of_another=3)).objects
     reader = reader_of(store)
     reader.known = 2
-    asking = asyncio.create_task(reader.lasts())
+    asking = asyncio.create_task(reader.ends())
     await asyncio.sleep(0.05)
-    reader.known = 4
+    reader.known = 5
     await asking
-    assert await reader.lasts() == {KEY: 4}
+    for known in (5, 60, 64, 65, 130, 399):
+        reader.known = known
+        other = reader_of(store)
+        other.known = known
+        store.asked = 0
+        assert await reader.ends() == await other.ends()
+        assert store.asked <= 2 * 64 + 16, "far behind it begins anew"
+    assert await lasts(reader) == {KEY: 398, ("orders", P2): 1}
+
+
+async def test_ends_are_right_of_a_row_whose_beginning_is_deleted_meanwhile() -> None:
+    store = await stored_row(range(1, 80), of_another=62)
+    reader = reader_of(store)
+    reader.known = 60
+    assert await lasts(reader) == {KEY: 60}
+    for n in range(1, 65):
+        del store.objects[flush_key(1, "b", n)]
+    reader.known = 62
+    with pytest.raises(Damaged, match="is missing"):  # as far as this catalog says
+        async with asyncio.timeout(10):
+            await reader.ends()
+    reader.learn(Row(broker="b", incarnation="b1", kept_from=65))
+    reader.known = 70
+    assert await lasts(reader) == {KEY: 69, ("orders", P2): 1}
