@@ -9,6 +9,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from changefeed.feeds.errors import FeedRefused
 from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.directory.directory import WRITER
@@ -20,6 +21,7 @@ from changefeed.log.protocol.wire import Compaction
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.runtime.clock import elapsed_time, wall_clock_us
+from changefeed.runtime.errors import StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class Maintenance:
             compaction_objects=COMPACTED_AT,
             delete_grace=0,  # a reader that finds something gone looks for it in runs
         )
+        self._failing = False
         self._store = store
         self._catalogs = catalogs
         self._readers = RowReaders(store, newest.identity, _CACHE_BYTES, ahead=TABLE_EVERY)
@@ -78,11 +81,21 @@ class Maintenance:
             await self.attempt()
 
     async def attempt(self, *, everything: bool = False) -> None:
-        """Do what is due. The log is written on, whatever becomes of it."""
+        """Do what is due. The log is written on, whatever becomes of it.
+
+        What a person can mend, as a full disk, is said once until it succeeds.
+        """
+        what = {"operation": "look after the event log"}
         try:
             await self.step(everything=everything)
+        except (StoreError, Damaged, FeedRefused) as error:
+            if not self._failing:
+                _log.warning("broker.failed", extra={**what, "error": str(error)})
+            self._failing = True
         except Exception:  # noqa: BLE001 - it is tried again
-            _log.exception("broker.failed", extra={"operation": "look after the event log"})
+            _log.exception("broker.failed", extra=what)
+        else:
+            self._failing = False
 
     async def step(self, *, everything: bool = False) -> None:
         """Make the runs that are due, and delete what may be.
@@ -95,6 +108,7 @@ class Maintenance:
             with suppress(Damaged):  # what lies before it can be compacted
                 await self._readers.row(self._catalogs.newest, era.number, row.broker).tail()
         await self._compactor.step(everything=everything)
-        await self._store.put(NOW, b"")
+        if any(x.retain_seconds is not None for x in self._catalogs.newest.collections):
+            await self._store.put(NOW, b"")
         for _ in range(3):  # it says what is to be gone, and what is, and deletes that
             await self._retention.step()

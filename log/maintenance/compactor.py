@@ -64,6 +64,7 @@ class Compactor:
         self._one = asyncio.Lock()
         self._finished: set[tuple[int, str]] = set()
         self._looked_at: set[tuple[int, str]] = set()
+        self._failing: set[tuple[int, str]] = set()
 
     async def step(self, *, everything: bool = False) -> bool:
         """Make the runs that are due, a few rows at a time; one that fails stops no other.
@@ -87,18 +88,22 @@ class Compactor:
         return row.sealed_at is not None and (era, row.broker) in self._finished
 
     async def _row(self, catalog: Catalog, era: int, row: Row, *, everything: bool) -> bool:
-        """Make runs of a row until none is due; return whether nothing went wrong."""
-        where = {"era": era, "row": row.broker}
+        """Make runs of a row until none is due; return whether nothing went wrong.
+
+        What a person can mend is said once until it succeeds.
+        """
+        what, place = {"operation": "compact", "era": era, "row": row.broker}, (era, row.broker)
         try:
             while await self._run(catalog, era, row, everything=everything):
                 catalog = self._catalogs.newest
         except (StoreError, Damaged, FeedRefused) as error:
-            _log.warning(
-                "broker.failed", extra={"operation": "compact", **where, "error": str(error)}
-            )
+            if place not in self._failing:
+                _log.warning("broker.failed", extra={**what, "error": str(error)})
+            self._failing.add(place)
         except Exception:  # noqa: BLE001 - the broker goes on without
-            _log.exception("broker.failed", extra={"operation": "compact", **where})
+            _log.exception("broker.failed", extra=what)
         else:
+            self._failing.discard(place)
             return True
         self.done = self.done.plus(Compaction(broker=self._name, failed=1))
         return False

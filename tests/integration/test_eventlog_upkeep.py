@@ -1,6 +1,8 @@
 """An event log that its writer looks after: compaction and retention, without brokers."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from changefeed.log.directory.directory import COLLECTION, create_log, open_dire
 from changefeed.log.directory.feed import EventLog
 from changefeed.log.directory.writer import EventLogWriter, compact_log
 from changefeed.log.records import Record
+from changefeed.log.stores import local_store
 from tests.support.processes import PATIENCE
 
 WHOLE = FeedRange(id=RangeId("e1.p01.v00-ff"))
@@ -54,6 +57,7 @@ async def test_a_writer_that_wrote_much_compacts_it_when_it_closes(path: Path) -
     assert not runs(path), "little is left to the next"
     await write(path, 10, MUCH)
     assert len(runs(path)) == 1
+    assert not (path / "now").exists(), "nothing is kept by age"
     async with EventLog.open(path) as log:
         assert [x.body for x in await read(log)] == [record(n).body for n in range(MUCH)]
 
@@ -103,6 +107,32 @@ async def test_a_log_that_is_to_keep_less_is_cut_by_its_writer_and_readers_are_t
         assert left[-1].body == record(2 * MUCH - 1).body
         with pytest.raises(RangeRefused):
             await log.read(WHOLE, begin, 100)
+
+
+async def test_upkeep_says_once_that_the_disk_is_full_until_it_succeeds(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts = {True: 0, False: 0}
+    is_full, write = True, local_store._write_synced
+
+    def write_if_there_is_room(place: Path, data: bytes) -> None:
+        attempts[is_full] += 1
+        if is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(place, data)
+
+    monkeypatch.setattr("changefeed.log.directory.maintenance._EVERY", 0.01)
+    await keep(path, seconds=3600)
+    monkeypatch.setattr(local_store, "_write_synced", write_if_there_is_room)
+    async with EventLogWriter.open(path) as writer, asyncio.timeout(PATIENCE):
+        for turn in (1, 2):
+            for is_full in (True, False):
+                goal = attempts[is_full] + 3
+                while attempts[is_full] < goal:
+                    await writer.send_many([record(1)])
+            said = [x for x in caplog.records if x.levelname in ("WARNING", "ERROR")]
+            assert ["Make room there" in vars(x)["error"] for x in said] == [True] * turn
+            assert not any(x.exc_info for x in said)
 
 
 async def test_what_is_too_old_is_deleted_when_somebody_compacts(path: Path) -> None:

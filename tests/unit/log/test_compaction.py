@@ -40,6 +40,7 @@ from tests.support.compacting import (
     segment_keys,
     segments,
 )
+from tests.support.logs import captured_logs
 from tests.support.watched_store import LateStore, WatchedStore
 
 pytestmark = pytest.mark.usefixtures("all_in_parquet")
@@ -363,7 +364,10 @@ async def test_a_run_is_not_named_while_an_object_of_it_is_damaged() -> None:
         whole = store.objects[key]
         store.objects[key] = whole[:-1] + bytes([whole[-1] ^ 1])
         one = await compactor(core, store)
-        assert not await one.step()
+        with captured_logs("WARNING") as said:
+            assert not await one.step()
+            assert not await one.step()
+        assert [x["event"] for x in said] == ["broker.failed"]
         assert not runs(store)
         store.objects[key] = whole
         assert await one.step()
