@@ -160,7 +160,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """One collection as a catalog says. Its partitions follow from ``eras`` (``ranges``).
 
     ``identity`` is the collection's: positions begin with it. ``ending``: the newest era is
-    ending, its partitions take no records, and those of the next will be there soon.
+    ending, its partitions take no records, and those of the next will be there soon. Nothing
+    is left of eras before ``kept_era``: they are not listed, and end for who is there.
     """
 
     cluster: str
@@ -171,4 +172,5 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     era: int
     ending: bool
     eras: tuple[EraShape, ...]
+    kept_era: int = 1
     brokers: tuple[BrokerInfo, ...]

@@ -31,8 +31,9 @@ class Routes:
 
     @cached_property
     def ranges(self) -> Sequence[FeedRange]:
-        """The ranges of all eras, the oldest first."""
-        return [self.partitions.as_range(x) for x in self.partitions.all()]
+        """The ranges of all eras that are not gone, the oldest first."""
+        kept_era, found = self.topology.kept_era, self.partitions
+        return [found.as_range(x) for x in found.all() if x.era >= kept_era]
 
     def children(self, name: RangeId) -> Sequence[FeedRange]:
         """Return the ranges that go on with the keys of one."""

@@ -17,6 +17,7 @@ def topology_of(catalog: Catalog, name: str) -> Topology:
         era=0 if era is None else era.number,
         ending=era is not None and era.state == "ending",
         eras=eras_of(catalog, collection),
+        kept_era=collection.kept_era,
         brokers=tuple(
             BrokerInfo(name=x.broker, incarnation=x.incarnation, address=x.address)
             for x in (() if era is None else era.rows)

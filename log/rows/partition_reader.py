@@ -27,6 +27,8 @@ from changefeed.log.stores.store import ObjectStore
 
 EARLIEST: Final = -(2**63)
 """A time before all others, in microseconds."""
+_END_OF_GONE: Final = 10**18 - 1
+"""Where a reader starts in an era that is gone, if the end of that is damaged."""
 P = ParamSpec("P")
 T = TypeVar("T")
 _Method = Callable[Concatenate["PartitionReader", P], Coroutine[Any, Any, T]]
@@ -106,9 +108,13 @@ class PartitionReader:
     async def start(self, name: str, partition: Partition) -> int:
         """Return the sequence up to which retention has deleted a partition."""
         found = self.catalogs.newest.collection(name)
-        if partition.era < found.kept_era:
+        if self._is_gone(name, partition):
             return (await self.extent(name, partition)).start
         return found.truncation_of(partition.id, partition.era, 0, 0).start
+
+    def _is_gone(self, name: str, partition: Partition) -> bool:
+        """Whether retention has taken all of its era."""
+        return partition.era < self.catalogs.newest.collection(name).kept_era
 
     async def bounds(self, name: str, wanted: RangeId) -> PartitionBounds:
         """Return where the records of a partition begin and end now."""
@@ -129,7 +135,7 @@ class PartitionReader:
     async def kept(self, name: str, wanted: RangeId, after: int) -> Partition:
         """Return a partition; raise ``RangeRefused`` if what follows is not all there."""
         partition = self.ranges.of(name).partition(wanted)
-        start = await self.start(name, partition)
+        start = 0 if after == _END_OF_GONE else await self.start(name, partition)
         if after < start:
             raise position_gone(wanted, after, start)
         return partition
@@ -150,6 +156,8 @@ class PartitionReader:
         About so many bytes of them. Raise ``RangeRefused``.
         """
         partition = await self.kept(name, wanted, after)
+        if self._is_gone(name, partition):
+            return []
         row, key = await self.row(partition, fresh=fresh), (name, wanted)
         try:
             await row.runs.look_behind()
@@ -197,7 +205,8 @@ class PartitionReader:
         if partition.era == ranges.newest:
             return ReadResult(blocks=blocks, last=last)
         try:
-            end = (await self.extent(name, partition)).last
+            gone = last == _END_OF_GONE
+            end = last if gone else (await self.extent(name, partition)).last
         except RangeDamaged:
             if not blocks:
                 raise
@@ -217,8 +226,14 @@ class PartitionReader:
         from reading up to it.
         """
         partition, key = self.ranges.of(name).partition(wanted), (name, wanted)
-        start = await self.start(name, partition)
-        if time_us == EARLIEST:
+        is_gone = self._is_gone(name, partition)
+        try:
+            start = await self.start(name, partition)
+        except RangeDamaged:
+            if not is_gone:
+                raise
+            start = _END_OF_GONE  # nothing is left there that could be damaged
+        if time_us == EARLIEST or is_gone:
             return start
         row = await self.row(partition)
         with damage_of(partition.id, "a record of a time"):
