@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -36,8 +36,9 @@ COMMANDS: Mapping[str, str] = {
 class LazyCommands(TyperGroup):
     """A group that imports a command when it is asked for."""
 
-    def list_commands(self, _ctx: Any) -> list[str]:
-        return list(COMMANDS)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = cast("dict[str, Any]", dict.fromkeys(COMMANDS))  # their names suffice
 
     def get_command(self, _ctx: Any, cmd_name: str) -> Any:
         place = COMMANDS.get(cmd_name)

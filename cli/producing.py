@@ -164,8 +164,8 @@ async def _append_all(
                 return 0, ""
         await appender.finish()
     except (FeedError, OSError) as error:
-        known = exit_message(error)
-        return (FAILED if known is None else known[1]), str(error)
+        text, code = exit_message(error) or (str(error), FAILED)
+        return code, text
     return FAILED, "stopped before the end"
 
 

@@ -194,9 +194,7 @@ def test_hosts_end_in_order_once_nobody_reads_what_an_observer_prints(place: Pat
     words = f"run --processes=2 --observer=printing:show {FLEET}".split()
     with left_running(*words, cwd=place, printed=unread()) as process:
         assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
-    said = (place / "said").read_text()
-    assert "nobody reads standard output" in said
-    assert "Traceback" not in said
+    assert "nobody reads standard output" in (place / "said").read_text()
     assert stored(place, "owner") == [None, None]
 
 

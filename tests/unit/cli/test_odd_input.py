@@ -149,6 +149,7 @@ def files(home: Path) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("command", "fact"),
     [
+        ("statuss", "Did you mean 'status'?"),
         ("status", "/leases.db yet"),
         ("status --leases=sqlite:empty.db", "/empty.db yet"),
         ("status --feed=nats:x", "'nats:x' is not an address of a feed"),
