@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 from changefeed.feeds.errors import FeedError, RangeDamaged, RangeRefused
 from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
 from changefeed.log.brokers.core import BrokerCore
+from changefeed.log.catalog.ranges import ranges_of
 from changefeed.log.client.feed import BrokersFeed
 from changefeed.log.format.block_format import BlockChanges
-from changefeed.log.ids import position, sequence_of
+from changefeed.log.ids import era_in, position, sequence_of
 from changefeed.log.protocol.messages import ReadResult, Topology
 from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.topology import topology_of
+from changefeed.log.rows.row_reader import ALL
 from changefeed.runtime.errors import StoreError
 from tests.simulation.probes import BrokerProbe
 from tests.simulation.progress import Violation
@@ -140,7 +142,9 @@ class SimReader:
     async def run(self) -> None:
         while not self.stopping:
             try:
-                for one in await self._source.ranges():
+                listed = await self._source.ranges()
+                self._pass_over(listed)
+                for one in listed:
                     self._parents.setdefault(one.id, one.parents)
             except _PASSING:
                 pass
@@ -148,6 +152,18 @@ class SimReader:
             await asyncio.gather(*(self._read(x) for x in ready))
             pause = self._world.random.choice([0.2, 1.0, 3.0])
             await self._world.pause(0.2 if self._world.settled else pause)
+
+    def _pass_over(self, listed: Sequence[FeedRange]) -> None:
+        """Who has not begun with an era before it was gone, and listed no more, never does."""
+        newest = self._world.guard.newest
+        first = min((era_in(x.id) for x in listed), default=0)
+        for x in ranges_of(newest, self.collection).all():
+            if x.era < first and x.id not in self._parents:
+                if x.era >= newest.collection(self.collection).kept_era:
+                    raise Violation(f"{x.id} is not listed for {self.id}, and is not gone")
+                self._parents[x.id] = ()
+                self._ended.add(x.id)
+                self._world.checker.lost(self.id, self.collection, x.id, 1, ALL)
 
     def _is_ready(self, partition: RangeId) -> bool:
         return partition not in self._ended and self._ended.issuperset(self._parents[partition])
