@@ -7,7 +7,6 @@ import os
 import threading
 from array import array
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
@@ -31,11 +30,12 @@ from changefeed.log.stores.file_rows import (
 )
 
 _AHEAD_BYTES: Final = 64 * 1024
-_KNOWN_ROWS: Final = 1024
 
 
-class _KnownRow:
-    """What a reader has found out of one row: none of it changes."""
+class FrameReader:
+    """Reads the frames of one row, and remembers what does not change. Every method blocks;
+    threads may call at once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,10 +66,23 @@ class _KnownRow:
             self._left = durable, size, last_that_counts(self.folder)
         return self._left[2]
 
-    @property
-    def has_end(self) -> bool:
-        """Whether ``last`` stays what it was said to be."""
-        return self._end is not None
+    def numbers(self) -> range:
+        """Return the numbers of the frames that are there."""
+        firsts, last = firsts_in(self.folder), self.last()
+        return range(firsts[0], last + 1) if firsts else range(0)
+
+    def drop(self, numbers: AbstractSet[int]) -> None:
+        """Delete the files of which all frames are among these numbers, from the first on.
+
+        One that is still written stays.
+        """
+        there = self.numbers()
+        kept_from = next((x for x in there if x not in numbers), there.stop)
+        firsts = firsts_in(self.folder)
+        ends = [*firsts[1:], *([] if self._end is None else [there.stop])]
+        for first, end in zip(firsts, ends, strict=False):
+            if end <= kept_from:
+                delete(log_path(self.folder, first))
 
     def frames(self, numbers: Iterable[int]) -> list[Frame | None]:
         """Return frames; ``None`` for one that readers may not see, or that was deleted."""
@@ -157,42 +170,3 @@ class _OpenFile:
                 return self.read(size, offset)
             self._ahead, self._begin, begin = self.read(_AHEAD_BYTES, offset), offset, 0
         return self._ahead[begin : begin + size]
-
-
-class FrameReader:
-    """Reads frames of any rows. Every method blocks; threads may call at once."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[Path, _KnownRow] = OrderedDict()
-
-    def frames(self, folder: Path, numbers: Iterable[int]) -> list[Frame | None]:
-        """Return some frames: see ``_KnownRow.frames``."""
-        return self._row(folder).frames(numbers)
-
-    def read(self, folder: Path, extents: Iterable[tuple[int, int, int]]) -> list[bytes | None]:
-        """Read bytes of objects: see ``_KnownRow.read``."""
-        return self._row(folder).read(extents)
-
-    def numbers(self, folder: Path) -> range:
-        """Return the numbers of the frames that are there."""
-        firsts, last = firsts_in(folder), self._row(folder).last()
-        return range(firsts[0], last + 1) if firsts else range(0)
-
-    def drop(self, folder: Path, numbers: AbstractSet[int]) -> None:
-        """Delete the files of which all frames are among these numbers, from the first on.
-
-        One that is still written stays.
-        """
-        there = self.numbers(folder)
-        kept_from = next((x for x in there if x not in numbers), there.stop)
-        firsts, has_end = firsts_in(folder), self._row(folder).has_end
-        ends = [*firsts[1:], *([there.stop] if has_end else [])]
-        for first, end in zip(firsts, ends, strict=False):
-            if end <= kept_from:
-                delete(log_path(folder, first))
-
-    def _row(self, folder: Path) -> _KnownRow:
-        row = self._known.setdefault(folder, _KnownRow(folder))
-        while len(self._known) > _KNOWN_ROWS:
-            self._known.popitem(last=False)
-        return row

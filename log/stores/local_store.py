@@ -47,6 +47,7 @@ T = TypeVar("T")
 _ROW_KEY: Final = re.compile(r"(wal/[0-9]{8}/[^/]+)/([0-9]{12})", re.ASCII)
 _DIGITS: Final = 12
 _ROWS_WRITTEN: Final = 16
+_ROWS_READ: Final = 1024
 _ASIDE = ".aside"
 _LOCK = ".lock"
 _LOCK_TRIES, _LOCK_PAUSE = 250, 0.02
@@ -79,15 +80,11 @@ class LocalStore:
     """See ``ObjectStore``. Files are read and written in threads."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.directory = root
         self._place: tuple[int, int] | None = None
         self._writing: dict[Path, Commits] = {}
-        self._frames = FrameReader()
+        self._frames = lru_cache(_ROWS_READ)(FrameReader)
         self._frames_of = lru_cache(lambda row: root / row / FRAMES)
-
-    @property
-    def directory(self) -> Path:
-        return self._root
 
     async def create(self, key: str, data: bytes) -> bool:
         place = self._in_row(key)
@@ -134,7 +131,7 @@ class LocalStore:
             except FileNotFoundError:
                 place = self._in_row(key)
                 if place is not None:
-                    (frame,) = self._frames.frames(place.folder, [place.number])
+                    (frame,) = self._frames(place.folder).frames([place.number])
                     if frame is not None:
                         return frame.written_us / 1e6
                 self._check_place()
@@ -155,7 +152,7 @@ class LocalStore:
                     in_rows.setdefault(place.folder, set()).add(place.number)
                 self._path(key).unlink(missing_ok=True)
             for folder, numbers in in_rows.items():
-                self._frames.drop(folder, numbers)
+                self._frames(folder).drop(numbers)
 
         await self._call(act, keys[0] if keys else "")
 
@@ -173,8 +170,8 @@ class LocalStore:
             if last is None:
                 raise StoreUnavailable(
                     f"the event log is being written by process {holder_of(folder)} "
-                    f"({self._root}): one process writes at a time. Stop it, or append through "
-                    f"it"
+                    f"({self.directory}): one process writes at a time. Stop it, or append "
+                    f"through it"
                 )
             return last
 
@@ -193,7 +190,7 @@ class LocalStore:
             commits.writer.release()
 
     def _path(self, key: str) -> Path:
-        return self._root / key
+        return self.directory / key
 
     def _in_row(self, key: str) -> "_InRow | None":
         found = _ROW_KEY.fullmatch(key)
@@ -228,7 +225,7 @@ class LocalStore:
 
     def _make_root(self) -> None:
         if self._place is None:
-            self._root.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(parents=True, exist_ok=True)
         self._check_place()
 
     def _versioned(self, key: str) -> Versioned:
@@ -238,7 +235,7 @@ class LocalStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock of what replaces objects here, in any process."""
-        path = self._root / _LOCK
+        path = self.directory / _LOCK
         lock = take_lock(path, _LOCK_TRIES, _LOCK_PAUSE)
         if lock is None:
             raise StoreUnavailable(
@@ -256,7 +253,7 @@ class LocalStore:
         path = self._path(key)
         if not replace and path.exists():
             return False
-        aside = self._root / _ASIDE / uuid.uuid4().hex
+        aside = self.directory / _ASIDE / uuid.uuid4().hex
         aside.parent.mkdir(exist_ok=True)
         try:
             _write_synced(aside, data)
@@ -276,20 +273,20 @@ class LocalStore:
     def _check_place(self) -> None:
         """Raise ``StoreUnavailable`` unless the directory is the one of the first call."""
         try:
-            found = self._root.stat()
+            found = self.directory.stat()
         except FileNotFoundError:
             if self._place is None:
                 return  # nothing was written yet
-            raise StoreUnavailable(f"{self._root} is gone: {_PUT_BACK}") from None
+            raise StoreUnavailable(f"{self.directory} is gone: {_PUT_BACK}") from None
         place = found.st_dev, found.st_ino
         if self._place is None:
             self._place = place
         elif self._place != place:
-            raise StoreUnavailable(f"{self._root} is another directory by now: {_PUT_BACK}")
+            raise StoreUnavailable(f"{self.directory} is another directory by now: {_PUT_BACK}")
 
     def _make_folder(self, folder: Path) -> None:
         """Make a folder and those above it, each synced into the one that holds it."""
-        if folder == self._root or folder.exists():
+        if folder == self.directory or folder.exists():
             return
         self._make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -305,7 +302,7 @@ class LocalStore:
             place = self._in_row(key)
             if place is not None:
                 extent = place.number, start, sys.maxsize if end is None else end
-                (found,) = self._frames.read(place.folder, [extent])
+                (found,) = self._frames(place.folder).read([extent])
                 if found is not None:
                     return found
             self._check_place()
@@ -316,7 +313,7 @@ class LocalStore:
         for folder, places in self._in_rows(extents).items():
             names = {*_names_in(folder.parent)}
             frames = [(x, n) for x, n in places if x.key[-_DIGITS:] not in names]
-            read = self._frames.read(folder, [(n, x.start, x.end) for x, n in frames])
+            read = self._frames(folder).read([(n, x.start, x.end) for x, n in frames])
             found |= zip((x for x, _ in frames), read, strict=True)
         return [found[x] if x in found else self._read(*x) for x in extents]
 
@@ -346,7 +343,7 @@ class LocalStore:
                 if name == _LOCK:
                     continue
                 path = Path(folder, name)
-                key = path.relative_to(self._root).as_posix()
+                key = path.relative_to(self.directory).as_posix()
                 if key > after:
                     try:
                         yield Listed(key, path.stat().st_size)
@@ -356,10 +353,13 @@ class LocalStore:
 
     def _found_in_row(self, folder: Path, names: set[str], after: str) -> Iterator[Listed]:
         """Yield the frames of a row in whose place there is no file."""
-        row, frames = folder.relative_to(self._root).as_posix(), folder / FRAMES
-        keys = {x: f"{row}/{x:012}" for x in self._frames.numbers(frames)}
+        row, frames = (
+            folder.relative_to(self.directory).as_posix(),
+            self._frames(folder / FRAMES),
+        )
+        keys = {x: f"{row}/{x:012}" for x in frames.numbers()}
         numbers = [n for n, key in keys.items() if key > after and key[-_DIGITS:] not in names]
-        for number, frame in zip(numbers, self._frames.frames(frames, numbers), strict=True):
+        for number, frame in zip(numbers, frames.frames(numbers), strict=True):
             if frame is not None:
                 yield Listed(keys[number], frame.size)
 
@@ -368,13 +368,13 @@ class LocalStore:
             return await asyncio.to_thread(act)
         except (PermissionError, NotADirectoryError) as error:
             refused = StoreRefused(
-                f"{self._root / what} cannot be read or written: {error}. Give this user "
+                f"{self.directory / what} cannot be read or written: {error}. Give this user "
                 f"the right to, or name another directory"
             )
             raise answered(refused) from error  # rights change, and a fleet outlives that
         except OSError as error:
             raise StoreUnavailable(
-                f"the store {self._root} cannot be used: {what or 'a listing'}: {error}. "
+                f"the store {self.directory} cannot be used: {what or 'a listing'}: {error}. "
                 f"{_ADVICE.get(error.errno or 0, _LOOK)}"
             ) from error
 

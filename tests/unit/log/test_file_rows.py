@@ -61,8 +61,8 @@ class Row:
 
     def look(self) -> None:
         """See all that another process may see."""
-        reader = FrameReader()
-        for number in reader.numbers(FOLDER):
+        reader = FrameReader(FOLDER)
+        for number in reader.numbers():
             data = self._there(reader, number)
             assert self.seen.setdefault(number, data) == data, f"frame {number} has changed"
 
@@ -82,9 +82,9 @@ class Row:
         end = close_frames(FOLDER, self.disk.make_folder)
         self.ends.add(end)
         assert len(self.ends) == 1, f"it was closed at {self.ends}"
-        reader = FrameReader()
+        reader = FrameReader(FOLDER)
         found = {number: self._there(reader, number) for number in range(1, end + 1)}
-        assert reader.frames(FOLDER, [end + 1]) == [None]
+        assert reader.frames([end + 1]) == [None]
         assert all(data in self.written[number] for number, data in found.items())
         assert self.acknowledged.items() <= found.items()
         assert self.seen.items() <= found.items()
@@ -96,7 +96,7 @@ class Row:
 
     @staticmethod
     def _there(reader: FrameReader, number: int) -> bytes:
-        (data,) = reader.read(FOLDER, [(number, 0, sys.maxsize)])
+        (data,) = reader.read([(number, 0, sys.maxsize)])
         assert data is not None, f"frame {number} is missing"
         return data
 
@@ -243,17 +243,17 @@ def test_wherever_a_frame_is_damaged_those_behind_it_are_found(row: Row) -> None
     end = row.disk.size(LOG)
     row.writer.append([b"CFR\nCFR\n", b"5"])
     extents = [(number, 0, sys.maxsize) for number in range(1, 6)]
-    reader = FrameReader()
-    whole = reader.read(FOLDER, extents)
+    reader = FrameReader(FOLDER)
+    whole = reader.read(extents)
     for place in [*range(begin, begin + 40), *range(end, end + 40)]:
         row.disk.flip(LOG, place)
         others = [n for n in range(5) if n != (2 if place < end else 3)]
-        for x in (reader, FrameReader()):
-            found = x.read(FOLDER, extents)
+        for x in (reader, FrameReader(FOLDER)):
+            found = x.read(extents)
             assert found != whole
             assert [found[n] for n in others] == [whole[n] for n in others]
         row.disk.flip(LOG, place)
-        assert reader.read(FOLDER, extents) == whole  # it was restored
+        assert reader.read(extents) == whole  # it was restored
 
 
 def taken_over(row: Row, durable: int = 0) -> int | None:
@@ -273,21 +273,21 @@ def test_a_writer_goes_on_behind_all_that_is_whole_whichever_frame_before_is_not
     assert taken_over(row, durable) == 4
     row.writer.append([b"5"])
     extents = [(number, 0, 9) for number in range(1, 7)]
-    assert FrameReader().read(FOLDER, extents) == [b"1", b"", b"3", b"4", b"5", None]
+    assert FrameReader(FOLDER).read(extents) == [b"1", b"", b"3", b"4", b"5", None]
     place = row.disk.size(LOG) - 10
     row.disk.flip(LOG, place)  # the last: nobody knows where it ends
     assert taken_over(row, 5) == 5
     row.writer.append([b"6"])
-    assert FrameReader().read(FOLDER, extents) == [b"1", b"", b"3", b"4", b"", b"6"]
+    assert FrameReader(FOLDER).read(extents) == [b"1", b"", b"3", b"4", b"", b"6"]
     row.disk.flip(LOG, place)  # it was restored
-    assert FrameReader().read(FOLDER, extents)[4:] == [b"5", b"6"]
+    assert FrameReader(FOLDER).read(extents)[4:] == [b"5", b"6"]
     places = [row.disk.size(LOG) - 10, row.disk.size(LOG) + 1]
     row.writer.append([b"7", b"8"])
     for place in places:
         row.disk.flip(LOG, place)
     assert taken_over(row, 6) == 6  # what lies behind was never, also where it is whole
     row.writer.append([b"new"])
-    assert FrameReader().read(FOLDER, [(x, 0, 9) for x in (6, 7, 8)]) == [b"", b"new", None]
+    assert FrameReader(FOLDER).read([(x, 0, 9) for x in (6, 7, 8)]) == [b"", b"new", None]
 
 
 def test_what_lies_before_a_later_write_is_told_to_be_damaged_and_never_cut(row: Row) -> None:
@@ -296,7 +296,7 @@ def test_what_lies_before_a_later_write_is_told_to_be_damaged_and_never_cut(row:
         row.append(count)
         begins.append(row.disk.size(LOG))
     extents, file = [(n, 0, sys.maxsize) for n in range(1, 6)], row.disk.names[FOLDER][LOG.name]
-    truth, written = FrameReader().read(FOLDER, extents), bytes(file.seen)
+    truth, written = FrameReader(FOLDER).read(extents), bytes(file.seen)
     assert truth[2] is not None
     fourth = begins[2] + 32 + len(truth[2])
     for place in range(len(written)):
@@ -309,7 +309,7 @@ def test_what_lies_before_a_later_write_is_told_to_be_damaged_and_never_cut(row:
             assert last == 3
         else:
             assert last == 5
-            found = FrameReader().read(FOLDER, extents)
+            found = FrameReader(FOLDER).read(extents)
             assert [*map(eq, found, truth)].count(False) == 1
         file.seen[:] = written
 
@@ -369,22 +369,22 @@ def test_files_follow_each_other_and_go_when_no_frame_of_them_is_needed(
     assert row.seen == row.acknowledged
     assert len(logs()) > 3
     second = int(logs()[1].removesuffix(".log"))
-    reader = FrameReader()
-    reader.drop(FOLDER, {*range(2, 21)})
-    assert reader.frames(FOLDER, [1]) != [None]  # which was to stay
-    reader.drop(FOLDER, {*range(1, second + 1)})
-    assert reader.numbers(FOLDER) == range(second, 21)
-    assert reader.frames(FOLDER, [1]) == [None]
-    assert reader.frames(FOLDER, [second]) != [None]
-    reader.drop(FOLDER, {*range(1, 21)})
+    reader = FrameReader(FOLDER)
+    reader.drop({*range(2, 21)})
+    assert reader.frames([1]) != [None]  # which was to stay
+    reader.drop({*range(1, second + 1)})
+    assert reader.numbers() == range(second, 21)
+    assert reader.frames([1]) == [None]
+    assert reader.frames([second]) != [None]
+    reader.drop({*range(1, 21)})
     assert len(logs()) == 1  # it is written still
     row.disk.end_process()
     assert not FrameWriter(FOLDER, row.disk.make_folder).append([b"a seal"])  # nor begun again
     del row.disk.names[FOLDER]["durable"]
     assert close_frames(FOLDER, row.disk.make_folder) == 20
-    reader.drop(FOLDER, {*range(1, 21)})
+    reader.drop({*range(1, 21)})
     assert not logs()
-    assert not reader.numbers(FOLDER)
+    assert not reader.numbers()
 
 
 def test_a_directory_that_was_replaced_acknowledges_nothing(row: Row) -> None:
