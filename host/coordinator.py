@@ -146,9 +146,9 @@ class Coordinator:
         reports = fleet.reporter == self._me
         self._events.listed(fleet, fleet.unassigned(decision.readable) if reports else {})
         gaps = [x.range for x in decision.gaps]
-        begins = decision.begins and self._discovery.root is None
+        begins = self._discovery.begins = decision.begins and self._discovery.root is None
         if begins or decision.asks or {x.id for x in gaps} - self._discovery.starts.keys():
-            self._discovery.look(begins=begins, gaps=gaps)
+            self._discovery.look(gaps)
         if decision.again:
             self._listing.doubt()  # the next one is to be whole
         decided, self._left = self._clock(), False
@@ -324,7 +324,8 @@ class Coordinator:
         stored = None if start is None else await self._container.read(lease.range_id)
         if start is not None and stored is not None and not stored.epoch:
             if stored.position is None:
-                lease = await evict(self._container, stored, lost=start)
+                above = replace(stored, epoch=self._highest_epoch)
+                lease = await evict(self._container, above, lost=start)
             elif stored.checkpoint != start:
                 lease = await self._container.replace(stored.restarted_at(start))
         return replace(lease, epoch=max(lease.epoch, self._highest_epoch))

@@ -67,20 +67,18 @@ class Discovery:
         self._interval = timing.ranges_interval
         self._clock = clock
         self._now = asyncio.Event()
-        self._begins = False
         self._gaps: Mapping[RangeId, FeedRange] = {}
         self.sub_range = feed.sub_range
         self.ranges = FeedRanges(inherits=feed.children_inherit_positions)
+        self.begins = False
+        """Whether there are no leases, as of the last round: then the root is to be settled."""
         self.root: RangeEnd | None = None
         """What the leases of the fleet begin in, once that is settled."""
         self.starts: dict[RangeId, Position] = {}
         """Where the keys begin that have no lease, as far as they were asked for."""
 
-    def look(self, *, begins: bool = False, gaps: Iterable[FeedRange] = ()) -> None:
-        """Look without waiting for the interval. ``begins`` says that there are no leases, so
-        that the root is to be settled; ``gaps`` are ranges whose start is to be known.
-        """
-        self._begins = begins
+    def look(self, gaps: Iterable[FeedRange]) -> None:
+        """Look at once, and settle where ``gaps`` start: ranges that have no lease."""
         self._gaps = {x.id: x for x in gaps}
         self._now.set()
 
@@ -115,10 +113,12 @@ class Discovery:
 
     async def _settled(self) -> RangeEnd | None:
         """Settle the root where there are no leases yet: until it is, no gap can begin."""
-        if not self._begins:
+        if not self.begins:
             return None
         settings = self._settings
         wanted = await _first_leases(self._feed, settings.start, settings.parallelism)
+        if not self.begins:  # others have begun meanwhile
+            return (await self._container.fleet()).root
         root = await settle_root(self._container, wanted)
         self._changed()
         return root
@@ -128,11 +128,9 @@ class Discovery:
         gaps, self._gaps = self._gaps, {}
         self.starts = {x: y for x, y in self.starts.items() if x in gaps}
         failed: list[FeedError] = []
-        for name, found in gaps.items():
-            if name in self.starts:
-                continue
+        for found in [x for x in gaps.values() if x.id not in self.starts]:
             try:
-                self.starts[name] = await self._start_of(found)
+                self.starts[found.id] = await self._start_of(found)
                 self._changed()
             except (RangeRefused, RangeUnknown) as error:
                 failed.append(error)

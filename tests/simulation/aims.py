@@ -59,7 +59,7 @@ class Aims:
         if self._world.wild:
             events += [self.late_creations]
         if self._world.may_lose_checkpoints:
-            events += [self._world.lose_checkpoint]
+            events += [self._world.faults.lose_checkpoint]
         if self._world.moods.manual:
             events += [self.late_acknowledgements]
         if self._world.puts_aside:
@@ -124,7 +124,7 @@ class Aims:
     def _freeze(self, lease: Lease) -> None:
         process = self._world.processes.get(str(lease.owner))
         if process is not None:
-            self._begin(self._world.freeze(process))
+            self._begin(self._world.faults.freeze_one(process))
 
     def _begin(self, event: Coroutine[Any, Any, None]) -> None:
         """Let something happen by itself, in nobody's context."""

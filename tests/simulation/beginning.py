@@ -131,7 +131,7 @@ class Beginning:
     async def _lose_all(self) -> None:
         """Let all hosts die, and nobody know what they had: leases come of the root again."""
         world = self._world
-        await world.forget_ownership()
+        await world.faults.forget_ownership()
         for process in [*world.processes.values()]:
             world.kill(process)
             world.begin(self._start_again(process.name))

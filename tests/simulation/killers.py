@@ -90,7 +90,7 @@ class Killers:
             noted = await self._some_note(random.choice([2.0, 60.0]) * random.random())
             for process in [*world.processes.values()]:
                 if random.random() < 0.15:
-                    world.begin(world.freeze(process, _EXPIRED))
+                    world.begin(world.faults.freeze_one(process, _EXPIRED))
                 else:
                     world.kill(process)
                     world.begin(self._later(process.name, random.uniform(0, 1)))

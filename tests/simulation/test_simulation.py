@@ -56,23 +56,7 @@ def test_nothing_is_repeated_where_acknowledgements_are_late() -> None:
 
 def test_nothing_is_lost_where_ownership_is_forgotten() -> None:
     first_with("ownership is forgotten", start=6, wild=True)
-    simulate(45_825_144, wild=True, troubled=True)  # while a range is delivered with care
-    simulate(45_898_430, wild=True, troubled=True)  # and care ends behind a renewal
-
-
-def test_what_was_done_behind_keys_that_wait_comes_again_where_a_person_resets_the_range() -> (
-    None
-):
-    simulate(45_708_923, leases="cosmos", wild=True)
-
-
-@pytest.mark.usefixtures("at_the_beginning")
-def test_a_crash_repeats_no_more_where_acknowledgements_let_a_checkpoint_say_more() -> None:
-    simulate(45_709_411, leases="cosmos", wild=True, troubled=True)
-
-
-def test_an_owner_that_is_robbed_before_it_has_expired_may_have_lived() -> None:
-    simulate(45_709_651, leases="cosmos", splits=True, troubled=True)
+    simulate(45_898_430, wild=True, troubled=True)  # care ends behind a renewal
 
 
 def test_a_host_of_another_kind_forgets_what_is_done_behind_a_position() -> None:
@@ -94,20 +78,6 @@ def test_a_change_that_is_to_be_put_aside_kills_nobody_while_that_fails() -> Non
 
 def test_nothing_is_lost_where_clocks_stand_still_while_a_machine_sleeps() -> None:
     first_with("stood still meanwhile", "cosmos", start=100, wild=True)
-
-
-def test_a_part_comes_back_under_its_name_with_epochs_above_those_it_had() -> None:
-    outcome = simulate(57, "cosmos", splits=True)
-    assert sum("done by hand" in x for x in outcome.story) > 1
-
-
-@pytest.mark.parametrize("feed", ["memory", "cosmos"])
-@pytest.mark.parametrize("wild", [False, True])
-def test_nothing_is_lost_or_repeated_where_people_split_ranges_and_merge_them(
-    feed: FeedKind,
-    wild: bool,  # noqa: FBT001 - whether people do more than that
-) -> None:
-    first_with("done by hand", feed, start=0, wild=wild, splits=True)
 
 
 @pytest.mark.parametrize("feed", ["memory", "cosmos"])

@@ -122,7 +122,7 @@ class World:
         self.down: set[str] = set()
         self.stopping: dict[str, Process] = {}
         self._begun = set[asyncio.Task[None]]()
-        self._faults = Faults(self)
+        self.faults = Faults(self)
         self.operators = Operators(self)
         self._aims = Aims(self, aimed=aimed and not self.graceful)
         self.checker.on_request = self._aims.asked
@@ -151,7 +151,7 @@ class World:
             stale_reads=lambda: troubles.stale_reads,
             lags=troubles.lagging.__contains__,
             comes_late=lambda x: self._aims.comes_late(x) or troubles.comes_late(x),
-            on_stale=self._was_stale,
+            on_stale=partial(self.checker.hit, Probe.STALE_READ),
             refuses=troubles.refuses_secret,
         )
 
@@ -184,7 +184,7 @@ class World:
         self.checker.begins_elsewhere = start != "beginning"
 
     def _created(self, process_id: str, made: FeedRange) -> None:
-        self._faults.created(process_id, made)
+        self.faults.created(process_id, made)
         self._beginning.created(process_id, made)
 
     def _settings(self, name: str) -> Settings:
@@ -278,7 +278,7 @@ class World:
                 self.checker,
                 self.random,
                 check=self.check,
-                block=partial(self._faults.block, process_id),
+                block=partial(self.faults.block, process_id),
                 die=partial(self.killers.strike, process_id),
             ),
             own.observer,
@@ -312,9 +312,6 @@ class World:
         self.calls[process_id, name] += 1
         self.limits.called(process_id)
 
-    def _was_stale(self) -> None:
-        self.checker.hit(Probe.STALE_READ)
-
     def _state_of(self, process_id: str) -> State:
         process = self.processes.get(process_id.partition("/")[0])
         if process is not None and process.id != process_id:
@@ -346,17 +343,6 @@ class World:
             return
         self.tell(f"kill {process_id}")
         self._bury(process_id)
-
-    def freeze(
-        self, process: Process, seconds: float | None = None
-    ) -> Coroutine[Any, Any, None]:
-        return self._faults.freeze_one(process, seconds)
-
-    def forget_ownership(self) -> Coroutine[Any, Any, None]:
-        return self._faults.forget_ownership()
-
-    def lose_checkpoint(self) -> Coroutine[Any, Any, None]:
-        return self._faults.lose_checkpoint()
 
     def kill(self, process: Process) -> None:
         if self.processes.get(process.name) is process:
@@ -465,7 +451,7 @@ class World:
 
     async def event(self) -> None:
         """Let one thing happen."""
-        faults, operators = self._faults, self.operators
+        faults, operators = self.faults, self.operators
         gentle: list[Callable[[], Awaitable[None]]] = [
             self.join_or_leave,
             self.join_or_leave,

@@ -87,6 +87,18 @@ async def test_a_host_whose_listings_take_long_acquires_what_they_show() -> None
         assert await fleet.loads() == {"a": 2}
 
 
+async def test_what_was_created_and_is_not_shown_yet_waits_for_the_next_listing() -> None:
+    async def unseen(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        answer = await call()
+        return replace(answer, leases=[]) if name == "list_fleet" else answer
+
+    calls = Calls(lasting={"list_fleet": 0.1})
+    async with Fleet(MemoryFeed(1), MemoryLeases()) as fleet:
+        fleet.start("a", container=proxied(proxied(fleet.container, unseen), calls))
+        await asyncio.sleep(10)
+        assert (await calls.within(50))["list_fleet"] <= 20  # else one follows the other
+
+
 async def test_a_claim_without_an_answer_is_not_owned_until_it_is_acquired_again() -> None:
     feed, container = MemoryFeed(1), MemoryLeases()
     feed.append("k")

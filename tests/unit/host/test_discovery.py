@@ -90,11 +90,24 @@ async def test_no_gap_begins_before_the_fleet_does() -> None:
     feed = proxied(MemoryFeed(1), cut)
     (whole,) = await feed.ranges()
     async with coordinating(MemoryLeases(), feed=feed) as (_, discovery):
-        discovery.look(begins=True, gaps=[whole])
+        discovery.begins = True
+        discovery.look([whole])
         with pytest.raises(FeedUnavailable):
             await discovery._look()
         await discovery._look()
         assert discovery.root is not None
+
+
+async def test_no_root_is_settled_over_leases_that_another_processor_writes_meanwhile() -> None:
+    leases = MemoryLeases()
+
+    async def written() -> None:
+        await leases.create(make.lease("r0", at="0", stamp=1.0))
+        await asyncio.sleep(1)
+
+    feed = proxied(MemoryFeed(1), Calls(first={"start": written}))
+    await looked(feed, leases, 20)
+    assert (await leases.fleet()).root is None
 
 
 @pytest.mark.parametrize(
@@ -204,3 +217,4 @@ async def test_a_part_that_comes_back_under_its_name_goes_on_above_its_epochs() 
     assert await looked(feed, leases) == sorted([low.id, high.id])
     back = await lease_in(leases, low.id)
     assert (back.position, back.epoch >= 1, back.range.generation) == ("3", True, (0, 3))
+    assert back.write_id is not None  # else who wrote the end takes this for its own write

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from changefeed.feeds.feed import Position, RangeId
+from changefeed.feeds.feed import RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.claims import pause, release, resume
 from changefeed.fleet.reset import carry_out, planned
@@ -20,10 +20,6 @@ from tests.support import make
 from tests.support.apart import MemoryCheckpoints, MemoryOwnership
 
 R0, R1 = RangeId("r0"), RangeId("r1")
-
-
-def at(position: int) -> Position:
-    return Position(str(position))
 
 
 class Stores:
@@ -127,6 +123,23 @@ async def test_a_part_comes_back_under_its_name_though_its_old_checkpoint_was_lo
         assert await stores.paused() == {}
         assert len(fleet.log.times) == 50
         assert set(fleet.log.times.values()) == {1}
+
+
+async def test_what_nobody_has_read_begins_above_all_epochs_though_its_checkpoint_is_lost() -> (
+    None
+):
+    stores, feed = Stores(), make.memory_feed(1, 10)
+    async with Fleet(feed, stores.container) as fleet:
+        await read_by_anna(fleet)
+        (whole,) = await feed.ranges()
+        low, high = feed.split(whole, 2)
+        await make.end_in(stores.container, whole.id, low, high, at="10")
+        for part, epoch in ((low, 0), (high, 7)):
+            await stores.container.create(make.lease(part, at="10", epoch=epoch))
+        await stores.lose_checkpoint(low.id)
+        fleet.start("bert")
+        await asyncio.sleep(20)
+        assert (await stores.listed(low.id)).epoch == 10  # 9 is nobody's
 
 
 @pytest.mark.parametrize("running", [True, False])
