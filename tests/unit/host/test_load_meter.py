@@ -1,5 +1,6 @@
 """How busy a range keeps its owner, in virtual seconds."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,17 +52,25 @@ def test_a_call_counts_while_it_runs() -> None:
     assert meter.written_to(OWNED).load == 0.0
 
 
-def test_calls_that_a_host_has_under_way_at_once_share_the_time() -> None:
+@pytest.mark.parametrize("one_core", [False, True])
+def test_how_calls_happen_to_meet_does_not_change_what_ranges_need(one_core: bool) -> None:  # noqa: FBT001
+    """Each has 0.4 s of work in each second. On one core, the second waits for the first."""
     time = Time()
     shared = SharedTime(time)
-    alone, beside = metered(OWNED, time, shared), metered(OWNED, time, shared)
-    with in_call(alone):
-        time.now += 4
-        with in_call(beside):
-            time.now += 4
-    time.now += 2
-    assert alone.written_to(OWNED).load == 0.6
-    assert beside.written_to(OWNED).load == 0.2
+    meters = [metered(OWNED, time, shared) for _ in range(2)]
+    found = list[list[float]]()
+    for second in range(600):
+        later = 0.4 * abs(math.sin(second / 40))
+        ends = 0.8 if one_core else later + 0.4
+        for at, n, more in [(0.0, 0, 1), (later, 1, 1), (0.4, 0, -1), (ends, 1, -1)]:
+            time.now = second + at
+            meters[n].count(more, done=0 if more > 0 else 4)
+        time.now = second + 1.0
+        found.append([x.written_to(OWNED).load or 0.0 for x in meters])
+    if one_core:
+        assert all(0.75 <= sum(x) <= 0.9 for x in found[60:]), found
+    else:
+        assert found == [[0.4, 0.4]] * 600
 
 
 @pytest.mark.parametrize(("later", "load"), [((3000, 5000), 3.0), ((250,), 1.0)])
