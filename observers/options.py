@@ -21,17 +21,16 @@ _EXACT = (bool, int, float)  # text that looks like one of these is none
 def check_options(
     maker: Callable[..., object], name: str, options: Mapping[str, object]
 ) -> None:
-    """Raise ``UserError`` for options that the constructor does not take.
-
-    An annotation that cannot be resolved, or says nothing about values, allows all of them; the
-    others are checked.
+    """Raise ``UserError`` for options that the constructor does not take. An annotation that
+    cannot be resolved, or says nothing about values, allows all of them.
     """
+    taken = inspect.signature(maker)
     try:
-        bound = inspect.signature(maker).bind(**options)
+        bound = taken.bind(**options)
     except TypeError as error:
-        given = ", ".join(options) or "none"
+        given, known = (", ".join(x) or "none" for x in (options, taken.parameters))
         raise UserError(
-            f"{name} cannot be made of these options: {error} (given: {given})"
+            f"{name} cannot be made of these options: {error} (given: {given}; known: {known})"
         ) from error
     for key, annotation in _annotations(maker).items():
         if key in bound.arguments:
