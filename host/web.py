@@ -7,11 +7,10 @@ thread. The port is on this machine only, unless ``web.bind`` says otherwise.
 """
 
 import asyncio
-import errno
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import Final
 
@@ -24,16 +23,10 @@ HEAD_START: Final = 0.5
 """Seconds that the first changes have before anybody is answered. Probes wait for 1 s."""
 
 
-@contextmanager
-def listening_socket(settings: WebSettings) -> Iterator[socket.socket]:
+def listening_socket(settings: WebSettings) -> socket.socket:
     """Take the port. Raise ``UserError`` if that cannot be had."""
-    try:
-        assert settings.port != "off", "there is a port to listen at"
-        listening = take_port(settings.bind, settings.port)
-    except OSError as error:
-        raise UserError(_advice(settings, error)) from error
-    with listening:
-        yield listening
+    assert settings.port != "off", "there is a port to listen at"
+    return take_port(settings.bind, settings.port)
 
 
 def url_of(listening: socket.socket) -> str:
@@ -75,13 +68,3 @@ async def _serve_later(serve: Callable[[], AbstractAsyncContextManager[None]]) -
     async with serve():
         freeze_startup_objects()
         await asyncio.Event().wait()  # until cancelled
-
-
-def _advice(settings: WebSettings, error: OSError) -> str:
-    where = f"web.bind {settings.bind!r}, web.port {settings.port}"
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {settings.port} of {settings.bind} is in use by another program ({where}): "
-            f"choose another, or 0 for any that is free"
-        )
-    return f"cannot listen for the web endpoints: {error} ({where})"

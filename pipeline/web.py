@@ -21,7 +21,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from changefeed.pipeline.progress import TableProgress
 from changefeed.pipeline.settings import WebSettings
 from changefeed.pipeline.source.loop_thread import LoopThread
-from changefeed.runtime.errors import UserError
 from changefeed.runtime.listening import address_of, take_port
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.web_server import WebLimits, serving
@@ -40,14 +39,10 @@ def served(
     if settings.port is None:
         yield None
         return
-    try:
-        listening = take_port(settings.bind, settings.port)
-    except OSError as error:
-        raise UserError(
-            f"cannot listen at {settings.bind}, port {settings.port}: {error}. Choose another "
-            f"(web.bind, web.port), or 0 for any that is free"
-        ) from error
-    with listening, closing(LoopThread()) as loop:
+    with (
+        take_port(settings.bind, settings.port) as listening,
+        closing(LoopThread()) as loop,
+    ):
         answering = loop.start(_serve(_application(progress, registry), listening))
         address = f"http://{address_of(listening)}"
         _log.info("web.listening", address=address)

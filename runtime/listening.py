@@ -6,21 +6,33 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
+from changefeed.runtime.errors import UserError
+
 BACKLOG: Final = 16
 """How many clients may wait, connected, until the server accepts them."""
 
 
 def take_port(bind: str, port: int, backlog: int = BACKLOG) -> socket.socket:
-    """Listen at an address, with 0 on any free port. Raise ``OSError`` if it cannot be had.
+    """Listen at an address, with 0 on any free port. Raise ``UserError`` if it cannot be had.
 
     From then on clients may connect: up to ``backlog`` of them wait until somebody answers.
     """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except ValueError as error:  # it is no text, or longer than names are
-        raise OSError(errno.EINVAL, "no machine has such a name") from error
+        return _listening(bind, port, backlog)
+    except (OSError, ValueError) as error:  # it is no text, or longer than names are
+        why = error.strerror if isinstance(error, OSError) else "no machine has such a name"
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            why = "another program has it"
+        raise UserError(
+            f"cannot listen at port {port} of {bind}: {why}. Choose another (web.bind, "
+            f"web.port), or 0 for any that is free"
+        ) from error
+
+
+def _listening(bind: str, port: int, backlog: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,12 +1,9 @@
 """One broker as a process: logs, telemetry, signals, its door, and an end in order."""
 
 import asyncio
-import errno
 import os
-import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 
 from changefeed.log.brokers.core import BrokerCore
@@ -15,11 +12,11 @@ from changefeed.log.brokers.metrics import BrokerMetrics, CoreGauges
 from changefeed.log.brokers.pings import Pings
 from changefeed.log.brokers.run_core import leave, open_core
 from changefeed.log.brokers.server import LIMITS, BrokerServer
-from changefeed.log.brokers.settings import BrokerSettings, WebSection
+from changefeed.log.brokers.settings import BrokerSettings
 from changefeed.log.client.access import BrokerAccess
 from changefeed.log.client.connection import BrokerConnection
 from changefeed.log.stores.addresses import open_store
-from changefeed.runtime.errors import StoreUnavailable, UserError
+from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.garbage import freeze_startup_objects
 from changefeed.runtime.listening import address_of, take_port
 from changefeed.runtime.logs import get_logger, set_up_logs
@@ -58,7 +55,8 @@ async def _be_broker(
     store = MeteredStore(open_store(settings.broker.cluster), counting.meters)
     signals, stop = StopSignals(budget=settings.broker.stop_timeout), Stop()
     ending = signals.end_of(sys.stdin) if stop_at_eof else nullcontext()
-    with signals.installed(), ending, _listening(settings.web) as listening:
+    at = settings.web.bind, settings.web.port, LIMITS.backlog
+    with signals.installed(), ending, take_port(*at) as listening:
         address = settings.web.advertise or address_of(listening)
         access = replace(BrokerAccess.of_environment(), token=token)
         async with (
@@ -130,18 +128,3 @@ def problems_of(core: BrokerCore, store: MeteredStore) -> list[str]:
             "it takes no records: it has no partitions in the newest era yet, or any more"
         )
     return found
-
-
-@contextmanager
-def _listening(settings: WebSection) -> Iterator[socket.socket]:
-    try:
-        listening = take_port(settings.bind, settings.port, LIMITS.backlog)
-    except OSError as error:
-        where = f"web.bind {settings.bind!r}, web.port {settings.port}"
-        if error.errno == errno.EADDRINUSE:
-            raise UserError(
-                f"another program has the port ({where}): choose another, or 0 for any free one"
-            ) from error
-        raise UserError(f"cannot listen: {error} ({where})") from error
-    with listening:
-        yield listening

@@ -170,6 +170,6 @@ def test_a_port_in_use_is_told_before_anything_else_is_done(place: Path) -> None
         port = f"--set=web.port={other.getsockname()[1]}"
         ended = changefeed(*RUN, "--observer=log", port, cwd=place)
     assert ended.returncode == 2
-    assert "is in use by another program" in ended.stderr
+    assert "another program has it" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (place / "leases.db").exists()
