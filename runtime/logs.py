@@ -26,6 +26,7 @@ _TALKATIVE = {
     "aiosqlite": logging.INFO,  # at "debug" it logs every call
     "asyncio": logging.INFO,
     "azure": logging.WARNING,  # at "info" it logs every request, in thirty lines
+    "azure.identity": logging.ERROR,  # what it warns of is raised as well, and told by us
     "py4j": logging.WARNING,  # at "info" it logs every call, and that Java has gone
     "urllib3": logging.INFO,  # at "debug" each push of log lines makes two more to push
 }

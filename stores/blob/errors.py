@@ -68,7 +68,9 @@ def check_answer(where: str, response: Any) -> None:
 
 def _answered(error: HttpResponseError, where: str) -> StoreError:
     status, code = error.status_code or 0, str(getattr(error, "error_code", "") or "")
-    text = f"{where}: {status or 'no Azure identity was accepted'} {code or in_one_line(error)}"
+    said = code or in_one_line(error)
+    what = f"{status} {said}" if status else f"no Azure identity was accepted ({said})"
+    text = f"{where}: {what}"
     if status in _MAY_PASS or code == _BEING_DELETED:
         return StoreUnavailable(text, _retry_after(error))
     if not status:

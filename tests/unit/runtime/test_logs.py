@@ -81,6 +81,7 @@ def test_a_process_of_ours_logs_json_of_its_own_and_of_all_others() -> None:
         "set_up_logs(LogSettings(format='json'))\n"
         "get_logger().bind(host='anna').info('lease.acquired', range='r0')\n"
         "logging.getLogger('mine').warning('low on %s', 'fuel', extra={'left': 2})\n"
+        "logging.getLogger('azure.identity.aio').warning('in thirty lines')\n"
         "structlog.get_logger('his').info('seen', n=1)\n"
         "try: 1 / 0\n"
         "except ZeroDivisionError: get_logger().exception('x.failed')\n"
