@@ -144,7 +144,7 @@ class FleetRules:
     deployment changes them without a stop. Until the old expiration has passed once, some hosts
     may not have seen the new one. So a host shows that it lives by the shorter of the two, and
     takes others for dead by the longer: neither those that have adopted it nor the others lose
-    leases.
+    leases. What has passed is dropped when the record is read the next time.
     """
 
     def __init__(self, own: Timing, balance: str, clock: Clock) -> None:
@@ -153,28 +153,15 @@ class FleetRules:
         self._clock = clock
         self._now = own
         self._earlier: list[tuple[Timing, float]] = []
-
-    @property
-    def shown(self) -> Timing:
+        self.shown = own
         """How often, and for how long, this host shows that it lives."""
-        return min(self._valid, key=lambda x: x.expiration)
-
-    @property
-    def judged(self) -> Timing:
+        self.judged = own
         """By what this host takes others for dead."""
-        return max(self._valid, key=lambda x: x.expiration)
 
     @property
     def settled(self) -> bool:
         """Whether no host goes by an earlier expiration any more."""
-        return len(self._valid) == 1
-
-    @property
-    def _valid(self) -> list[Timing]:
-        if not self._earlier:
-            return [self._now]  # asked for with each lease
-        now = self._clock()
-        return [self._now, *(x for x, until in self._earlier if now < until)]
+        return not self._earlier
 
     def begin(self, record: FleetRecord) -> None:
         """Go by a record from the start, in which other hosts may still see what was before."""
@@ -182,6 +169,7 @@ class FleetRules:
         self._now = self._of(record.expiration)
         if record.before:
             self._leave(self._of(record.before))
+        self._settle()
 
     def adopt(self, record: FleetRecord) -> bool:
         """Go by a record from now on; return whether that is another rule than before."""
@@ -190,13 +178,19 @@ class FleetRules:
             self._leave(self._now)
             self._now = self._of(record.expiration)
         self.balance = record.balance
+        self._settle()
         return changed
 
     def _leave(self, timing: Timing) -> None:
-        now = self._clock()
-        until = now + max(timing.expiration, _MAX_UNSEEN)
-        self._earlier = [x for x in self._earlier if now < x[1]]
+        until = self._clock() + max(timing.expiration, _MAX_UNSEEN)
         self._earlier.append((timing, until))
+
+    def _settle(self) -> None:
+        now = self._clock()
+        self._earlier = [x for x in self._earlier if now < x[1]]
+        valid = [self._now, *(x for x, _ in self._earlier)]
+        self.shown = min(valid, key=lambda x: x.expiration)
+        self.judged = max(valid, key=lambda x: x.expiration)
 
     def _of(self, expiration: float) -> Timing:
         return self._own if expiration == self._own.expiration else Timing.of(expiration)

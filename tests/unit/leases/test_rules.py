@@ -25,6 +25,7 @@ async def test_a_long_expiration_is_waited_for_once_whatever_comes_after_it() ->
     assert of.adopt(says(6))
     assert (of.shown.expiration, of.judged.expiration) == (6, 300)
     await asyncio.sleep(201)
+    assert not of.adopt(says(6))
     assert of.settled
 
 
@@ -33,4 +34,5 @@ async def test_a_host_that_starts_knows_what_others_may_still_go_by() -> None:
     of.begin(says(6, before=30))
     assert (of.shown.expiration, of.judged.expiration) == (6, 30)
     await asyncio.sleep(61)
+    assert not of.adopt(says(6))
     assert of.settled
