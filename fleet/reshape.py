@@ -112,7 +112,8 @@ async def _merge_now(
         joined = _joined(leased.feed, named_leases(leases, range_ids, also_ended=True))
         into = {x: merged_into(found[x]) for x in range_ids}
         if begun := [x for x, y in into.items() if y is not None and y.id == joined.id]:
-            done = await _completed(leased, range_ids, begun, claim)
+            rest = [found[x] for x in range_ids if x not in begun]
+            done = await _completed(leased.container, rest, begun, claim)
             return joined if done else None
         open_leases(leases, range_ids, MERGING)
     except UserError:  # the feed may have split since an attempt that was cut off
@@ -147,22 +148,18 @@ async def _finish_all(
 
 
 async def _completed(
-    leased: LeasedFeed,
-    range_ids: Sequence[RangeId],
-    begun: Collection[RangeId],
-    claim: Claim,
+    container: LeaseContainer, rest: Sequence[Lease], begun: Collection[RangeId], claim: Claim
 ) -> bool:
-    """End the rest of the ranges of a merge that was cut off, if they are where it has left
-    them; else let all go on as before.
+    """End the rest of the ranges of a merge that was cut off, as listed, if they are where it
+    has left them; else let all go on as before.
     """
-    container = leased.container
-    rest = [x for x in range_ids if x not in begun]
     if not rest:
         return True
-    if all([await _is_stopped(container, x) for x in rest]):
-        for name in rest:
+    names = [x.range_id for x in rest]
+    if all(is_paused_by(MERGING, x) for x in rest):
+        for name in names:
             await claim_range(container, name, claim)
-        left = [await still_claimed(container, x, claim) for x in rest]
+        left = [await still_claimed(container, x, claim) for x in names]
         ended = [await container.read(x) for x in begun]
         ends = {None if x is None else x.end for x in ended}
         end = ends.pop() if len(ends) == 1 else None
@@ -170,13 +167,8 @@ async def _completed(
             for lease in left:
                 await finish(container, lease, end)
             return True
-    await let_go(container, range_ids)
+    await let_go(container, [*begun, *names])
     return False
-
-
-async def _is_stopped(container: LeaseContainer, range_id: RangeId) -> bool:
-    stored = await container.read(range_id)
-    return stored is not None and not stored.ended and is_paused_by(MERGING, stored)
 
 
 async def _position_of_all(feed: Feed, leases: Collection[Lease]) -> Position | None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from changefeed import __version__
@@ -40,7 +41,7 @@ from changefeed.host.shared import Process, WorkerContext
 from changefeed.host.worker import Worker
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetRules
-from changefeed.leases.fleet_record import changed_to, forget_before, join_fleet
+from changefeed.leases.fleet_record import changed_to, join_fleet
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
 from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.tracing import BatchTracing
@@ -323,7 +324,7 @@ class Host:
         timing = self._rules.shown
         self._bounds.timeout, self._bounds.expiration = timing.call_timeout, timing.expiration
         if record.before and self._rules.settled:
-            await forget_before(self.container, record)
+            await self.container.put_fleet(replace(record, before=0.0))  # or another write
 
     def _make_discovery(self) -> Discovery:
         return Discovery(

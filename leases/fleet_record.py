@@ -71,11 +71,6 @@ def changed_to(record: FleetRecord, expiration: float, balance: str) -> FleetRec
     return replace(record, expiration=expiration, balance=balance, before=before)
 
 
-async def forget_before(container: LeaseContainer, record: FleetRecord) -> None:
-    """Let the record say no more what hosts went by before. Another write comes first."""
-    await container.put_fleet(replace(record, before=0.0))
-
-
 async def settle_root(container: LeaseContainer, root: RangeEnd) -> RangeEnd:
     """Settle where the fleet began, once; return this, or what another has settled before."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from math import inf
 from typing import Any
 
 import msgspec
@@ -13,7 +13,6 @@ from changefeed.fleet.letters import existing_letters
 from changefeed.fleet.peers import Peers, PipelineTable
 from changefeed.fleet.status import FleetStatus
 from changefeed.host.settings import Settings
-from changefeed.observers.dead_letters import DeadLetters
 from changefeed.runtime.errors import StoreMissing, StoreUnavailable, UserError
 
 _WITHIN = 5.0
@@ -51,25 +50,29 @@ def news(before: PageState, after: PageState) -> dict[str, Any]:
 
 
 class PageSource:
-    """Adds to a status what the page shows beside it. ``acts`` says whether anyone may act."""
+    """Adds to a status what the page shows beside it. ``acts`` says whether anyone may act.
+
+    To count dead letters reads all of them: so a count rests for a hundred times as long as it
+    took.
+    """
 
     def __init__(
         self, settings: Settings, peers: Peers | None, *, me: str, acts: Callable[[], bool]
     ) -> None:
-        self._pipelines = settings.web.pipelines
+        self._settings = settings
         self._peers = peers
         self._me = me
         self._acts = acts
-        self._counting = LetterCount(settings)
         self._letters: int | None = None
+        self._letters_due = -inf
         self._tables: Sequence[PipelineTable] = ()
 
     async def state(self, status: FleetStatus, *, is_watched: bool = True) -> PageState:
         """Look at letters and tables only for somebody who watches."""
         if is_watched:
-            self._letters = await self._counting.look()
+            await self._count_letters()
             if self._peers is not None:
-                self._tables = await self._peers.tables(self._pipelines)
+                self._tables = await self._peers.tables(self._settings.web.pipelines)
         return PageState(
             status=status,
             me=self._me,
@@ -78,34 +81,20 @@ class PageSource:
             pipelines=self._tables,
         )
 
-
-class LetterCount:
-    """How many dead letters there are. To count them reads all of them: so a count rests for a
-    hundred times as long as it took.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._count: int | None = None
-        self._due: float | None = None
-
-    async def look(self) -> int | None:
-        """Return the last count; ``None`` if the letters cannot be counted."""
+    async def _count_letters(self) -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
-        if self._due is None or began >= self._due:
-            self._count = await self._counted()
+        if began >= self._letters_due:
+            self._letters = await self._counted()
             took = clock() - began
-            self._due = clock() + max(_REST, _REST_FOR_EACH_SECOND * took)
-        return self._count
-
-    def _existing(self) -> AbstractAsyncContextManager[DeadLetters]:
-        settings = self._settings
-        return existing_letters(settings.observer.dead_letters, settings.open_options)
+            self._letters_due = clock() + max(_REST, _REST_FOR_EACH_SECOND * took)
 
     async def _counted(self) -> int | None:
+        """Return how many there are; ``None`` if they cannot be counted."""
+        settings = self._settings
         try:
-            async with asyncio.timeout(_WITHIN), self._existing() as letters:
+            opening = existing_letters(settings.observer.dead_letters, settings.open_options)
+            async with asyncio.timeout(_WITHIN), opening as letters:
                 return len(await letters.list())
         except StoreMissing:
             return 0
