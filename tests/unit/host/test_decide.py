@@ -261,6 +261,12 @@ def test_a_torn_listing_without_the_record_of_a_host_does_not_change_the_way() -
     assert to_do(mine, [*HOT, *COLD], both[1:], 2, ["r2", "r3"]) == asked
 
 
+def test_beside_a_processor_of_another_kind_ranges_are_shared_by_number() -> None:
+    theirs = [replace(x, incarnation=None) for x in HOT]
+    mine = balancer(rebalance_delay=0, balance="load")
+    assert to_do(mine, [*theirs, *COLD], [member(ME)], 0, ["r2", "r3"]) == []
+
+
 def test_a_host_has_no_more_ranges_than_its_record_says() -> None:
     full = replace(member(ME), max_ranges=2)
     mine = balancer(rebalance_delay=0, balance="load")

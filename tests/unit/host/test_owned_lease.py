@@ -47,30 +47,13 @@ async def test_the_fence_counts_from_the_moment_a_sign_of_life_was_sent() -> Non
     assert (now(), owned.time_left) == (19, 24)
 
 
-async def checkpoint(_: MemoryLeases, owned: OwnedLease) -> None:
+async def test_what_is_no_renewal_with_an_answer_moves_no_fence() -> None:
+    cut = FailingCall(LOST, at=1, after=True, only=lambda x: x == "replace")
+    _, owned = await held(cut)
+    await asyncio.sleep(10)
     await owned.checkpoint(Checkpoint(C5))
-
-
-async def answer(leases: MemoryLeases, owned: OwnedLease) -> None:
-    asked = KeyRequest(id="1", key="k", aside=False)
-    await leases.replace(replace(await lease_in(leases), key_request=asked))
-    await owned.answer(asked, replace(asked, answer="taken"))
-
-
-async def renew_without_answer(_: MemoryLeases, owned: OwnedLease) -> None:
     with pytest.raises(StoreUnavailable):
         await owned.renew()
-
-
-@pytest.mark.parametrize("write", [checkpoint, answer, renew_without_answer])
-async def test_what_is_no_renewal_with_an_answer_moves_no_fence(
-    write: Callable[[MemoryLeases, OwnedLease], Awaitable[None]],
-) -> None:
-    unanswered = write is renew_without_answer
-    cut = FailingCall(LOST, at=1, after=True, only=lambda x: unanswered and x == "replace")
-    leases, owned = await held(cut)
-    await asyncio.sleep(10)
-    await write(leases, owned)
     assert owned.time_left == 19
 
 

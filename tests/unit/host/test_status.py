@@ -12,6 +12,7 @@ from changefeed.host.endpoints import HostEndpoints
 from changefeed.host.host import Host
 from changefeed.host.status import look
 from changefeed.testing.fleet import Fleet
+from tests.support import make
 from tests.support.looking import lease_in, start
 
 
@@ -63,6 +64,9 @@ async def test_a_host_reports_its_own_ranges_and_all_that_are_paused() -> None:
         paused = min(other.leases)
         await pause(fleet.container, [paused], "the disk is full")
         await asyncio.sleep(20)
+        worker = host._pool.workers[min(host.leases)]  # type: ignore[union-attr]
+        child = make.feed_range("child")
+        worker.owned.lease = worker.owned.lease.ended_in(make.end(child))
         _, said = await answer(host, "/leases")
         states = {x["range"]: (x["state"], x["note"]) for x in said["ranges"]}
         assert states.keys() == {*host.leases, paused}

@@ -203,4 +203,5 @@ def test_an_owner_without_a_record_is_of_another_kind_and_may_come_back() -> Non
     fleet = watch.take(0, leases=[theirs])
     assert fleet.shared
     assert (fleet.foreign, fleet.alive) == (frozenset({A}), frozenset({ME, A}))
+    assert not watch.take(0, leases=[replace(theirs, cooling=True)]).foreign
     assert watch.take(31).shared

@@ -31,7 +31,6 @@ def view(
         dead=frozenset(map(HostName, dead)),
         alive=fleet,
         foreign=frozenset(map(HostName, foreign)),
-        shared=bool(foreign),
     )
 
 
