@@ -259,7 +259,7 @@ def _allowed(name: str, errors: list[ErrorDetails]) -> str:
             return f"should be a section with settings of its own, as in [{name}]"
         case "too_short" if errors[0]["ctx"]["field_type"] == "Value":  # a secret
             return f"should have at least {errors[0]['ctx']['min_length']} characters"
-    texts = [x["msg"].removeprefix("Value error, ") for x in errors]
+    texts = [re.sub("^(Value error, |String (?=should))", "", x["msg"]) for x in errors]
     if not texts[0].startswith("Input should "):
         return texts[0]
     wanted = [x.removeprefix("Input should ").partition(", unable")[0] for x in texts]

@@ -169,15 +169,13 @@ def files(home: Path) -> dict[str, int]:
         ("config host notes.txt", "notes.txt is there already"),
         ("positions import ended.json --yes", "has not ended"),
         ("dead-letters list", "there are no dead letters at"),
-        (
-            "dead-letters list --set=observer.dead_letters=jsonl:x",
-            "there are no dead letters at",
-        ),
+        ("dead-letters list --set=observer.dead_letters=jsonl:x", "no dead letters at"),
         ("dead-letters replay --all --observer=log", "there are no dead letters at"),
         ("dead-letters replay --all", "no observer was named"),
         ("run --observer=log --processes=3 --set=web.port=x", "web.port (from the command"),
         ("run --observer=log --set=observer.options=3", "be a table of names and values"),
         ("run --observer=log --config=utf16.toml", "save it as UTF-8"),
+        ("run --observer=log --name=", "line): should have at least 1 character"),
         ("dead-letters replay x --of=y --observer=log", "--of goes with --all"),
         ("produce more none.jsonl --key=k", "none.jsonl cannot be read: No such file"),
         (
