@@ -5,7 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import Mock
 
 import aiohttp
@@ -57,7 +57,6 @@ JAVA_LEASE = {
     "timestamp": "2026-08-01T10:00:00.123456Z[UTC]",
     "Owner": "java-1",
 }
-T = TypeVar("T")
 A, A1 = HostName("a"), Incarnation("a-1")
 C0, C1 = Position('"0"'), Position('"17"')
 

@@ -33,7 +33,6 @@ class Aims:
         self._begun = set[asyncio.Task[None]]()
         self._random = Random(f"aims {world.seed}")
         self._at_a_request: Callable[[Lease], None] | None = None
-        self._creates_late = False
 
     async def run(self) -> None:
         """Let one happen after the other, for as long as the story goes on."""
@@ -57,7 +56,7 @@ class Aims:
             self.stop_in_a_hang,
         ]
         if self._world.wild:
-            events += [self.late_creations]
+            events += [self.late_creations] * 3
         if self._world.may_lose_checkpoints:
             events += [self._world.faults.lose_checkpoint]
         if self._world.moods.manual:
@@ -65,12 +64,6 @@ class Aims:
         if self._world.puts_aside:
             events += [self.poison]
         return events
-
-    def comes_late(self, name: str) -> float | None:
-        """Return how much later a request arrives that got stuck; ``None`` for never."""
-        if not self._creates_late or name != "create":
-            return None
-        return self._random.uniform(15, 40)
 
     # a handoff
 
@@ -154,14 +147,15 @@ class Aims:
         await self._in_this_weather(kill_after=self._random.uniform(1, 6), seconds=20)
 
     async def late_creations(self) -> None:
-        """Have leases created long after their creation was given up."""
-        world = self._world
-        self._creates_late = True
-        world.weather.calls, world.weather.stall = _CREATES, 0.7
+        """Have leases created long after that was given up, and after ownership was lost."""
+        world, random = self._world, self._random
+        world.troubles.creates_late = True
+        world.weather.calls, world.weather.stall = _CREATES, random.choice([0.7, 1.0])
         for _ in range(2):
-            world.source.change_ranges(self._random, world.tell)
+            world.source.change_ranges(random, world.tell)
         await self._in_this_weather(kill_after=10, seconds=20)
-        self._creates_late = False
+        if world.may_forget_ownership:
+            await world.faults.lose_all(random)
 
     async def _in_this_weather(self, *, kill_after: float, seconds: float) -> None:
         world = self._world

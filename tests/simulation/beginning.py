@@ -103,11 +103,7 @@ class Beginning:
             self._kills = False
             process = world.processes[process_id.partition("/")[0]]
             world.kill(process)
-            world.begin(self._start_again(process.name))
-
-    async def _start_again(self, name: str) -> None:
-        await asyncio.sleep(self._random.uniform(0, 40))
-        self._world.start(name)
+            world.begin(world.start_later(process.name, self._random))
 
     async def trouble(self) -> None:
         """Let ranges come and go while the first leases are created, and answers be lost."""
@@ -126,15 +122,7 @@ class Beginning:
             world.weather.clear()
         if world.may_forget_ownership and not world.graceful:
             await asyncio.sleep(random.uniform(5, 60))
-            await self._lose_all()
-
-    async def _lose_all(self) -> None:
-        """Let all hosts die, and nobody know what they had: leases come of the root again."""
-        world = self._world
-        await world.faults.forget_ownership()
-        for process in [*world.processes.values()]:
-            world.kill(process)
-            world.begin(self._start_again(process.name))
+            await world.faults.lose_all(random)
 
     def _let_merge(self, *, merges: bool) -> None:
         source = self._world.source

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+from random import Random
 from typing import TYPE_CHECKING
 
 from changefeed.feeds.feed import FeedRange
@@ -32,9 +33,7 @@ class Faults:
             return
         world.kill(process)
         if self._random.random() < 0.5:
-            await asyncio.sleep(self._random.uniform(0, 40))
-            if process.name not in world.processes:
-                world.start(process.name)
+            await world.start_later(process.name, self._random)
 
     async def crash_at_an_end(self) -> None:
         """Kill or freeze whoever has just made the first lease of what goes on with a range."""
@@ -127,6 +126,14 @@ class Faults:
         stores = self._world.stores
         assert isinstance(stores, MemoryStores)
         stores.forget_ownership()
+
+    async def lose_all(self, random: Random) -> None:
+        """Let all hosts die, and nobody know what they had: leases come of the root again."""
+        world = self._world
+        await self.forget_ownership()
+        for process in [*world.processes.values()]:
+            world.kill(process)
+            world.begin(world.start_later(process.name, random))
 
     async def lose_checkpoint(self) -> None:
         """A checkpoint that is kept apart is gone; an operator puts it back from a copy, and

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -28,6 +28,7 @@ from .probes import Probe
 if TYPE_CHECKING:
     from .world import World
 
+T = TypeVar("T")
 _TIMEOUT = 10.0
 _PATIENCE = 60.0
 _FAILURES = (
@@ -117,12 +118,20 @@ class Operators:
         await container.delete(lease)
 
     async def split(self) -> None:
-        """Split some range that the feed has not, and again until it is done or refused."""
+        """Split some range that the feed has not, and again until it is done or refused; then
+        merge the parts and split it again, so that they come back under their names.
+        """
         await self._about_some_lease("split by hand", self._split)
 
     async def _split(self, container: LeaseContainer, lease: Lease) -> None:
-        into = self._random.choice([2, 2, 3, 4])
-        await self._insist(lambda: split(self._leased(container), lease.range_id, into))
+        leased, into = self._leased(container), self._random.choice([2, 2, 3, 4])
+        parts = [x.id for x in leased.feed.split(lease.range, into)]
+        await self._insist(lambda: split(leased, lease.range_id, into))
+        await asyncio.sleep(self._random.uniform(10, 30))
+        joined = await self._insist(lambda: merge(leased, parts, patience=30))
+        if joined is not None:
+            await asyncio.sleep(self._random.uniform(10, 30))
+            await self._insist(lambda: split(leased, joined.id, into))
 
     async def merge(self) -> None:
         """Merge some ranges that touch, and that the feed has as one, likewise."""
@@ -147,19 +156,20 @@ class Operators:
     def _leased(self, container: LeaseContainer) -> LeasedFeed:
         return make.leased(self.feed(), container, self._world.lease_settings)
 
-    async def _insist(self, do: Callable[[], Awaitable[object]]) -> None:
+    async def _insist(self, do: Callable[[], Awaitable[T]]) -> T | None:
+        """Do it, and again until it is done; return ``None`` where it is refused."""
         while True:
             try:
-                await do()
+                done = await do()
             except UserError as refused:
                 self._world.tell(f"refused: {refused}")
                 self._world.checker.hit(Probe.SPLIT_REFUSED)
-                return
+                return None
             except _FAILURES:
                 await asyncio.sleep(1)
             else:
                 self._world.tell("done by hand")
-                return
+                return done
 
     async def edit(self) -> None:
         """Give some lease by hand to a host that does not exist."""

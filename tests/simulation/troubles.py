@@ -43,7 +43,7 @@ class Troubles:
         far = troubled and random.random() < 0.3
         self.latency = random.choice([0.05, 0.3]) if far else LATENCY
         """How long a message to a store takes."""
-        self._creates_late = rough and wild and random.random() < 0.4
+        self.creates_late = rough and wild and random.random() < 0.4
         self.reopens_at_once = rough and random.random() < 0.3
         """Whether an observer that gave up, as one of several keys, is opened again at once."""
         self.late = random.choice([0.3, 1.5]) if troubled and graceful else 0.0
@@ -83,7 +83,7 @@ class Troubles:
 
     def comes_late(self, name: str) -> float | None:
         """Return how much later a request arrives that got stuck; ``None`` for never."""
-        if not self._creates_late or name != "create":
+        if not self.creates_late or name != "create":
             return None
         return self._random.uniform(15, 120)
 

@@ -150,7 +150,7 @@ class World:
             latency=troubles.latency,
             stale_reads=lambda: troubles.stale_reads,
             lags=troubles.lagging.__contains__,
-            comes_late=lambda x: self._aims.comes_late(x) or troubles.comes_late(x),
+            comes_late=troubles.comes_late,
             on_stale=partial(self.checker.hit, Probe.STALE_READ),
             refuses=troubles.refuses_secret,
         )
@@ -255,6 +255,10 @@ class World:
             clock=Clock(error=error),
         )
         self.tell(f"start {process_id} (clock {error:+.0f} s)")
+
+    async def start_later(self, name: str, random: Random) -> None:
+        await asyncio.sleep(random.uniform(0, 40))
+        self.start(name)
 
     def _make_host(self, name: str, process_id: str) -> Host:
         def wall() -> float:

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RANGE, SEQUENCE, TIME, KEY = ("range",), ("sequence",), ("committed_at",), ("key",)
-LAST = (1 << 16) - 1
 
 
 def found(reader: BatchReader) -> list[dict[str, Any]]:

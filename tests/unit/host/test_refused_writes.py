@@ -15,7 +15,6 @@ from tests.support.looking import start
 
 NOTICED = 75.0
 """An expiration of failures, one without heartbeats, and some listings."""
-SETTLED = 30.0
 
 
 class Refusing:
