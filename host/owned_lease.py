@@ -177,8 +177,8 @@ class OwnedLease:
         await self._write(lambda lease: lease.with_checkpoint(checkpoint), position_alone=True)
 
     async def tell_deaths(self) -> None:
-        """Write what is new in ``deaths``, if anything is."""
-        if self.deaths != self.lease.deaths:
+        """Write what is new in ``deaths``, if anything is, or may be."""
+        if self.deaths != self.lease.deaths or self._unclear is not None:
             self.check()
             await self._write(lambda lease: lease)
 

@@ -121,6 +121,19 @@ async def test_a_checkpoint_whose_answer_was_lost_is_followed_by_the_next(lost: 
     assert (owned.stored.text, (await lease_in(leases)).position) == (C9, C9)
 
 
+async def test_what_a_write_without_an_answer_may_have_taken_away_is_noted_again() -> None:
+    cut = FailingCall(LOST, at=2, only=lambda x: x == "replace", after=True)
+    leases, owned = await held(cut)
+    owned.deaths = noted = NO_DEATHS.died(read=7).died(read=7).noting(3)
+    await owned.tell_deaths()
+    owned.deaths = noted.returned(0)
+    with pytest.raises(StoreUnavailable):
+        await owned.tell_deaths()
+    owned.deaths = noted
+    await owned.tell_deaths()
+    assert (await lease_in(leases)).deaths.noted == 3
+
+
 async def test_a_release_whose_answer_was_lost_is_found_and_may_be_done_again() -> None:
     cut = FailingCall(LOST, at=1, after=True, only=lambda x: x == "replace")
     leases, owned = await held(cut)
