@@ -125,10 +125,12 @@ class Operators:
 
     async def _split(self, container: LeaseContainer, lease: Lease) -> None:
         leased, into = self._leased(container), self._random.choice([2, 2, 3, 4])
-        parts = [x.id for x in leased.feed.split(lease.range, into)]
-        await self._insist(lambda: split(leased, lease.range_id, into))
+        parts = await self._insist(lambda: split(leased, lease.range_id, into))
+        if parts is None:
+            return
         await asyncio.sleep(self._random.uniform(10, 30))
-        joined = await self._insist(lambda: merge(leased, parts, patience=30))
+        names = [x.id for x in parts]
+        joined = await self._insist(lambda: merge(leased, names, patience=30))
         if joined is not None:
             await asyncio.sleep(self._random.uniform(10, 30))
             await self._insist(lambda: split(leased, joined.id, into))
