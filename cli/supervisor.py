@@ -2,7 +2,7 @@
 
 A child that ends of itself is started again at once, and later and later as long as it keeps
 dying young. A child that ends with 2 has met a mistake that only a person can mend, and one
-that ends with 141 prints what nobody reads: then all are stopped. A signal is passed on to
+that ends with 141 writes to a closed pipe: then all are stopped. A signal is passed on to
 every child; a second one kills them, and so does the end of the time they have.
 
 A child that is started again is given the incarnations of those before it: their processes

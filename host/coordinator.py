@@ -224,7 +224,7 @@ class Coordinator:
     async def _revive(self, wanted: Lease) -> None:
         stored = await self._container.read(wanted.range_id)
         if stored is not None and stored.position is None:
-            # The lease has ended, nobody has read it for long, and its checkpoint is lost.
+            # The lease has ended, and its checkpoint, which no host reads any more, is lost.
             await evict(self._container, wanted)
         else:
             await self._write(wanted)
