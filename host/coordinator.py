@@ -237,7 +237,7 @@ class Coordinator:
 
     async def _delete(self, leases: Iterable[tuple[Lease, str]]) -> None:
         for lease, reason in leases:
-            assert lease.ended or not lease.epoch, f"lease {lease.range_id!r} is being read"
+            assert lease.owner is None, f"lease {lease.range_id!r} is being read"
             with suppress(LeaseConflict):  # another host did, or will
                 await self._container.delete(lease)
                 self._events.deleted(lease, reason)

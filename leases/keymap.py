@@ -83,14 +83,21 @@ class KeyMap:
         gone = {name: x for name, x in begun.items() if name not in self.leases}
         self._keys = _Segments([*self._all_ranges(), *gone.values()])
         keys = self._keys
-        read = {x.range_id: x.range for x in self._open if x.epoch}
+        self._read, self._unread = self._by_readers()
+        read = {x.range_id: x.range for x in self._read}
         self._begun = keys.marked(read.values())
         deleted = {name: x for name, x in gone.items() if not keys.any(self._begun, x)}
         self.begun: Mapping[RangeId, FeedRange] = read | deleted
         """The ranges that have an owner or had one, and those whose lease was deleted while no
         other lease with an owner shares their keys.
         """
-        self._held = keys.marked(x.range for x in self._open if not self._is_beside(x))
+        # What another processor has made behind the back of who reads its keys keeps nothing
+        # from going on.
+        self._held = keys.marked(
+            x.range
+            for x in self._open
+            if not (_is_foreign(x) and keys.any(self._begun, x.range))
+        )
         self._buried = keys.marked(x.range for x, _ in self._ended)
         self._latest = keys.latest(x.range for x in self.leases.values())
         self.new_leases: Sequence[NewLease] = list(self._find_new_leases(deleted))
@@ -104,9 +111,9 @@ class KeyMap:
         later lease has any of its keys; of several with the same keys, the latest.
         """
         taken = bytearray(self._begun)
-        found = [x for x in self._open if x.epoch and x.paused is None]
-        waiting = (x for x in self._open if not x.epoch)
-        for x in sorted(waiting, key=lambda x: (x.range.generation, x.range_id), reverse=True):
+        found = [x for x in self._read if x.paused is None]
+        waiting = sorted(self._unread, key=lambda x: (x.range.generation, x.range_id))
+        for x in reversed(waiting):
             if self._keys.any(taken, x.range) or (self._is_past(x) and not _is_foreign(x)):
                 continue
             self._keys.mark(taken, x.range)
@@ -148,14 +155,13 @@ class KeyMap:
         return has_begun and (of_root is None or not of_root.of_root)
 
     def stale(self) -> Sequence[Lease]:
-        """Return traces of late writes: leases that no host has owned, though later or begun
+        """Return traces of late writes: leases that no host has read, though later or begun
         leases have keys of theirs. Those of other processors are left to them.
         """
         return [
             x
-            for x in self._open
-            if not (x.epoch or _is_foreign(x))
-            and (self._keys.any(self._begun, x.range) or self._is_past(x))
+            for x in self._unread
+            if not _is_foreign(x) and (self._keys.any(self._begun, x.range) or self._is_past(x))
         ]
 
     def gaps(self) -> Sequence[tuple[str, str]]:
@@ -220,6 +226,18 @@ class KeyMap:
         wanted = self._keys.marked(self.ranges)
         there = zip(wanted, self._held, self._buried, self._coming, strict=True)
         return bytes(w and not (h or b or c) for w, h, b, c in there)
+
+    def _by_readers(self) -> tuple[Sequence[Lease], Sequence[Lease]]:
+        """Return the open leases that hosts read or have read, and the others: also what its
+        owner created again when later leases of its keys had begun.
+        """
+        latest = self._keys.latest(x.range for x in self._open if x.epoch)
+        read, unread = list[Lease](), list[Lease]()
+        for x in self._open:
+            by_owner = x.stamp is not None and x.owner is None and not x.renewals
+            late = by_owner and self._keys.latest_of(latest, x.range) > x.range.generation
+            (read if x.epoch and not late else unread).append(x)
+        return read, unread
 
     def _ancestor(self, lease: Lease) -> FeedRange | None:
         """Return the bounds of what has come of a range that has none of its own."""
@@ -308,13 +326,6 @@ class KeyMap:
             return True
         return self._keys.latest_of(self._latest, child) >= child.generation
 
-    def _is_beside(self, lease: Lease) -> bool:
-        """Whether another processor has made a lease behind the back of who reads its keys: it
-        keeps nothing from going on.
-        """
-        unread = not lease.epoch and _is_foreign(lease)
-        return unread and self._keys.any(self._begun, lease.range)
-
     def _is_past(self, lease: Lease) -> bool:
         """Whether a lease of these keys, open or ended, came later."""
         return self._keys.latest_of(self._latest, lease.range) > lease.range.generation
@@ -352,7 +363,7 @@ def _is_foreign(lease: Lease) -> bool:
     """Whether another processor wrote a lease that has had no owner: ours have no stamp then.
     Its generation may not be known, so it says nothing of what came later.
     """
-    return lease.stamp is not None
+    return not lease.epoch and lease.stamp is not None
 
 
 def _completed(lease: Lease, listed: FeedRange | None) -> Lease:

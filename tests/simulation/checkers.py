@@ -211,13 +211,13 @@ class Checker:
         if writer in self.neighbours:
             self._without_tombstone.add(lease.range_id)
             self._epoch[lease.range_id] = 0  # its owner did not know that epoch
+        if lease.ended or writer not in self.neighbours:
+            self._claimed.pop(lease.range_id, None)  # its checkpoint goes with it
         if lease.ended:
             self._over.add(lease.range_id)
-            self._claimed.pop(lease.range_id, None)  # its checkpoint goes with it
         if writer == OPERATOR and not lease.ended:
             self._begun_anew.add(lease.range_id)
             self._epoch[lease.range_id] = 0
-            self._claimed.pop(lease.range_id, None)  # its checkpoint goes with it
             self.progress.moved(lease.range, 0)
             self._may_come_again(lease.range)
 
@@ -282,9 +282,10 @@ class Checker:
         if writer in self.neighbours:
             self._beside_others(before, after)
         self._nobody_else_reads(after)
-        # A part, under its name; or who slept while others split the range of its successor.
+        # A part, under its name; or who slept while others split the range of its successor; or
+        # what its owner created again, too late.
         may_come_back = range_id in self._over or range_id in self._without_tombstone
-        if after.epoch or not may_come_back:
+        if not may_come_back or (after.epoch and before is not None):
             self._epoch_grows(before, after, writer)
         self._see_signs_of_life(before, after)
         if before is None:
@@ -412,7 +413,7 @@ class Checker:
             self._being_read.pop(lease.range_id, None)
         elif lease.range_id in self._read_to_end:
             return
-        elif lease.epoch:
+        elif lease.owner is not None:
             self._being_read[lease.range_id] = lease.range
             for other in self._being_read.values():
                 if other.id != lease.range_id and other.shares_keys_with(lease.range):

@@ -67,6 +67,10 @@ def test_a_range_of_a_host_of_another_kind_does_not_come_again() -> None:
     simulate(48_003_540, feed="cosmos", leases="cosmos", mixed=True, troubled=True)
 
 
+def test_what_an_owner_creates_again_after_its_keys_went_on_is_read_by_nobody() -> None:
+    simulate(48_200_224, feed="cosmos", wild=True, aimed=True)
+
+
 @pytest.mark.usefixtures("at_the_beginning")
 def test_keys_whose_range_went_on_without_them_are_read_when_all_leases_were_lost() -> None:
     simulate(48_003_983, wild=True, aimed=True)

@@ -89,6 +89,13 @@ def test_what_was_written_late_is_not_read_and_is_deleted() -> None:
     assert (names(keymap.readable()), names(keymap.stale())) == (["m"], ["a"])
     foreign = replace(echo, stamp=1.0)
     assert not KeyMap([foreign, lease(MERGED)]).stale()
+    made_again = replace(lease(LEFT), stamp=1.0)  # by its owner, too late
+    keymap = KeyMap([made_again, lease(MERGED)])
+    assert (names(keymap.readable()), names(keymap.stale())) == (["m"], ["a"])
+    assert names(KeyMap([made_again, lease(MERGED, epoch=0)]).readable()) == ["a"]
+    by_another = replace(made_again, stamp=None)  # over a checkpoint that is kept apart
+    for x in (by_another, made_again.renewed(), replace(made_again, owner="h")):
+        assert not KeyMap([x, lease(MERGED)]).stale()
 
 
 def test_a_paused_lease_keeps_its_keys() -> None:
