@@ -30,6 +30,11 @@ class Answer:
         return self.headers.get("etag", "")
 
     @property
+    def request_units(self) -> float:
+        """What the request has cost."""
+        return float(self.headers.get("x-ms-request-charge") or 0)
+
+    @property
     def session(self) -> str | None:
         return self.headers.get("x-ms-session-token")
 

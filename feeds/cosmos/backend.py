@@ -1,5 +1,6 @@
 """Cosmos DB among the feeds: ``cosmos://HOST/DATABASE/CONTAINER?mode=…``."""
 
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from operator import attrgetter
 
@@ -16,7 +17,7 @@ from changefeed.feeds.cosmos.items import CosmosItems
 from changefeed.feeds.cosmos.opening import open_cosmos, open_items
 from changefeed.feeds.cosmos.positions import last_sequence, position_after
 from changefeed.feeds.cosmos.snapshot import beside, lsn_at, snapshot_end
-from changefeed.feeds.cosmos.spending import OPTIONS, ClientOptions
+from changefeed.feeds.cosmos.spending import OPTIONS
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Feed, Position
 from changefeed.runtime.backends import Address
@@ -26,21 +27,19 @@ def open_items_at(
     address: Address, access: CosmosAccess
 ) -> AbstractAsyncContextManager[CosmosItems]:
     """Open the items of the container at an address. Raise what ``open_items`` raises."""
-    read, asked = _read(address, set(OPTIONS))
-    return open_items(read, access, options=asked)
+    return open_items(_read(address, OPTIONS), access)
 
 
-def _read(address: Address, known: set[str]) -> tuple[CosmosAddress, ClientOptions]:
+def _read(address: Address, known: Collection[str]) -> CosmosAddress:
     try:
-        read = read_address(address.scheme, address.place, known=known)
-        return read, ClientOptions.of(read.options)
+        return read_address(address.scheme, address.place, known=known)
     except AddressWrong as error:
         raise FeedRefused(str(error)) from error
 
 
 def _open(address: Address, options: OpenOptions) -> AbstractAsyncContextManager[Feed]:
-    read, asked = _read(address, {"mode", *OPTIONS})
-    return open_cosmos(read, options.cosmos, options=asked, budgets=options.budgets)
+    read = _read(address, ("mode", *OPTIONS))
+    return open_cosmos(read, options.cosmos, options.budgets)
 
 
 def position_traits() -> PositionTraits:

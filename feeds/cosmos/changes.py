@@ -206,14 +206,6 @@ class Changes:
                 raise RangeRefused(range_id, unreadable_text(change))
         return Rows.of(changes)
 
-    def head(self, range_id: RangeId, body: bytes, *, end: int | None = None) -> int:
-        """Return the LSN of the first change of a page. Raise ``RangeRefused`` where it is no
-        change feed.
-        """
-        with _what_it_is(range_id):
-            lsns = [self._read(x).lsn for x in documents_of(body).documents[:1]]
-            return _without_gaps(lsns or [None], end)[0]
-
     def _one_by_one(self, range_id: RangeId, body: bytes, end: int | None) -> Sequence[Change]:
         page = documents_of(body)
         self._check(page.container_rid)

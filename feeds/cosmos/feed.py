@@ -27,6 +27,7 @@ from changefeed.feeds.cosmos.positions import (
     check_position,
     client_range,
     client_token,
+    lsn_in,
     lsn_of,
     position,
     position_after,
@@ -92,7 +93,7 @@ class CosmosFeed(Feed):
 
     @property
     def request_units(self) -> float:
-        return self._requests.spending.spent
+        return self._requests.request_units
 
     @property
     def identity(self) -> str:
@@ -154,16 +155,16 @@ class CosmosFeed(Feed):
         _, answer = asked
         if answer.status == NOT_MODIFIED:
             return Position(answer.etag)
-        return position(self._head(found.id, answer.body, answer.etag) - 1)
+        return position(self._first_lsn(found, answer) - 1)
 
     async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
         raw = await self.fetch(found, after, limit)
-        if raw.body is None:
-            return Page(changes=(), position=raw.position)
-        named = self._requests.topology.name_of_changes(found)
-        end = lsn_of(raw.position)
-        changes = self._changes.decode(found.id, raw.body, end=end, named=named)
+        changes = () if raw.body is None else self._decoded(found, raw.body, raw.position)
         return Page(changes=changes, position=raw.position)
+
+    def _decoded(self, found: FeedRange, body: bytes, behind: Position) -> Sequence[Change]:
+        named = self._requests.topology.name_of_changes(found)
+        return self._changes.decode(found.id, body, end=lsn_of(behind), named=named)
 
     async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
         assert limit > 0, "a page holds at least one change"
@@ -211,12 +212,14 @@ class CosmosFeed(Feed):
         _, answer = asked
         if answer.status == NOT_MODIFIED:
             return 0
-        first = self._head(found.id, answer.body, answer.etag)
+        first = self._first_lsn(found, answer)
         # From the first change that is there to the newest, if that is known.
         return max(1, (session_lsn(answer.session) or first) - first + 1)
 
-    def _head(self, range_id: RangeId, body: bytes, etag: str) -> int:
-        return self._changes.head(range_id, body, end=lsn_of(Position(etag)))
+    def _first_lsn(self, found: FeedRange, answer: Answer) -> int:
+        behind = Position(answer.etag)
+        changes = self._decoded(found, answer.body, behind)
+        return lsn_in(changes[0].sequence) if changes else lsn_of(behind) or 0
 
     async def _ask(
         self,

@@ -11,56 +11,45 @@ from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.items import CosmosItems
 from changefeed.feeds.cosmos.requests import OF_READERS, Requests
 from changefeed.feeds.cosmos.snapshot import VersionsFeed
-from changefeed.feeds.cosmos.spending import NO_OPTIONS, Budgets, ClientOptions
+from changefeed.feeds.cosmos.spending import Budgets, ClientOptions
 
 
 @asynccontextmanager
 async def open_cosmos(
-    address: CosmosAddress,
-    access: CosmosAccess,
-    *,
-    options: ClientOptions = NO_OPTIONS,
-    budgets: Budgets | None = None,
+    address: CosmosAddress, access: CosmosAccess, budgets: Budgets | None = None
 ) -> AsyncIterator[CosmosFeed]:
     """Open the change feed of a container, as long as the block lasts.
 
-    ``options`` is how it asks its account, and its share is that of all feeds of the container
-    that have the same ``budgets``. Raise ``FeedRefused`` if there is no such container or no
-    access to it, and ``FeedUnavailable`` if it does not answer.
+    Its share is that of all feeds of the container that have the same ``budgets``. Raise
+    ``FeedRefused`` if there is no such container or no access to it, and ``FeedUnavailable`` if
+    it does not answer.
     """
-    opening = _opened(address, access, options, {} if budgets is None else budgets)
-    async with opening as requests:
+    async with _opened(address, access, budgets) as requests:
         yield await _feed_of(requests, address.mode)
 
 
 @asynccontextmanager
 async def open_items(
-    address: CosmosAddress,
-    access: CosmosAccess,
-    *,
-    options: ClientOptions = NO_OPTIONS,
+    address: CosmosAddress, access: CosmosAccess
 ) -> AsyncIterator[CosmosItems]:
-    """Open the items of a container to queries, as long as the block lasts.
-
-    Otherwise as ``open_cosmos``.
-    """
-    async with _opened(address, access, options, {}) as requests:
+    """Open the items of a container to queries; otherwise as ``open_cosmos``."""
+    async with _opened(address, access) as requests:
         yield CosmosItems(requests)
 
 
 @asynccontextmanager
 async def _opened(
-    address: CosmosAddress,
-    access: CosmosAccess,
-    options: ClientOptions,
-    budgets: Budgets,
+    address: CosmosAddress, access: CosmosAccess, budgets: Budgets | None = None
 ) -> AsyncIterator[Requests]:
+    with OF_READERS.errors(str(address)):
+        options = ClientOptions.of(address.options)
     connecting = connect(address, access, OF_READERS, **options.client_arguments)
     async with (
         connecting as client,
         Container.opened(container_of(client, address), OF_READERS) as container,
     ):
-        yield Requests(container, options.budget(container.where, budgets))
+        budget = options.budget(container.where, {} if budgets is None else budgets)
+        yield Requests(container, budget)
 
 
 @asynccontextmanager

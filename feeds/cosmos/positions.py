@@ -71,9 +71,14 @@ def last_sequence(lsn: int) -> int:
     return (lsn << _PLACE_BITS) | _LAST
 
 
+def lsn_in(sequence: int) -> int:
+    """Return the LSN of a change."""
+    return sequence >> _PLACE_BITS
+
+
 def position_after(sequence: int) -> Position:
     """Return the position behind a change, or before its transaction if more of it follows."""
-    lsn, place = sequence >> _PLACE_BITS, sequence & _LAST
+    lsn, place = lsn_in(sequence), sequence & _LAST
     return position(lsn if place == _LAST else lsn - 1)
 
 

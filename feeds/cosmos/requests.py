@@ -32,7 +32,7 @@ from changefeed.feeds.cosmos.errors import (
 )
 from changefeed.feeds.cosmos.positions import client_range
 from changefeed.feeds.cosmos.repeating import LIMIT, RepeatedRequests, SignedRequest
-from changefeed.feeds.cosmos.spending import Budget, Spending
+from changefeed.feeds.cosmos.spending import Budget
 from changefeed.feeds.cosmos.topology import Place, Topology
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import FeedRange, RangeId
@@ -67,7 +67,7 @@ class _Taken(Exception):
 
 class Requests:
     """Asks one container. Every request ends within ``TIMEOUT``; pages are paid of a
-    ``budget``, if there is one, and wait for their turn.
+    ``budget``, and wait for their turn. ``request_units`` is what they have cost so far.
 
     ``topology`` is as it was when somebody last looked. An answer is ``None`` where the
     physical range that was asked is gone: look at the ranges again. Raises ``FeedUnavailable``
@@ -80,7 +80,8 @@ class Requests:
         self.key_paths: Sequence[str] = properties["partitionKey"]["paths"]
         self.hash_version: int = properties["partitionKey"].get("version", 1)
         self.topology = Topology(physical=())
-        self.spending = Spending(budget)
+        self.request_units = 0.0
+        self._budget = budget or Budget()
         self._container = failover.container
         self._failover = failover
         self._repeated = RepeatedRequests[tuple[Place, str]](failover)
@@ -103,7 +104,7 @@ class Requests:
         """
         what = place, mode
         translator = replace(OF_READERS, of_request=refused)
-        reserved, answer = await self.spending.reserve(), None
+        reserved, answer = await self._budget.reserve(), None
         if after is not None:
             own = {**after, LIMIT: str(limit)}
             again = self._repeated.ask(what, own, goes_on=_IS_PAGE)
@@ -115,8 +116,7 @@ class Requests:
                 return None
             if after is not None and answer.is_page:
                 self._repeated.keep(what, signed[0])
-        self.spending.charged(answer.headers, reserved)
-        answer = self._checked(answer, translator)
+        answer = self._paid(answer, reserved, translator)
         if answer is not None and not answer.etag:
             raise FeedUnavailable(f"{self._where} answered without saying where it stands")
         return answer
@@ -140,12 +140,11 @@ class Requests:
             query["feed_range"] = client_range(at.low, at.high)
         else:
             query["partition_key"] = _for_client(at)
-        reserved = await self.spending.reserve()
+        reserved = await self._budget.reserve()
         request = self._queried(after, **query, max_item_count=limit, raw_request_hook=check)
         if (answer := await self._ask(request, _OF_QUERIES)) is None:
             return None
-        self.spending.charged(answer.headers, reserved)
-        return self._checked(answer)
+        return self._paid(answer, reserved)
 
     async def plan(self, query: str) -> Answer:
         """Ask how a query is to be put to several ranges: a query to all, made into that."""
@@ -234,6 +233,14 @@ class Requests:
 
     def _ask(self, request: Awaitable[T], translator: Translator | None = None) -> Awaitable[T]:
         return (translator or OF_READERS).asked(self._where, self._failover.ask(request))
+
+    def _paid(
+        self, answer: Answer, reserved: float, translator: Translator | None = None
+    ) -> Answer | None:
+        """Pay for an answer, and return it as ``_checked``."""
+        self.request_units += answer.request_units
+        self._budget.charged(answer.request_units, reserved)
+        return self._checked(answer, translator)
 
     def _checked(self, answer: Answer, translator: Translator | None = None) -> Answer | None:
         """Return an answer, unless its range has moved. Raise what it refuses."""

@@ -15,9 +15,11 @@ which have come by their versions then.
 """
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -37,6 +39,7 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.raw_pages import RawPage, Rows
 
+_sequence = attrgetter("sequence")
 _FORM: Final = re.compile(r'"snapshot-([0-9]+)-([0-9]+)"')
 
 
@@ -117,18 +120,10 @@ class VersionsFeed(CosmosFeed):
         return Snapshot(done=0, until=until).position if until else now
 
     async def read(self, found: FeedRange, after: Position, limit: int) -> Page:
-        snapshot = Snapshot.at(after)
-        if snapshot is None:
-            return await super().read(found, after, limit)
-        with _ending_at(after):
-            if not snapshot.is_over:
-                page = await self._latest.read(found, position(snapshot.done), limit)
-                reached = _reached(snapshot, page.position)
-                last = snapshot.last_sequence
-                kept = [SnapshotChange.of(x, after) for x in page.changes if x.sequence <= last]
-                if kept or not reached.is_over:
-                    return Page(changes=kept, position=reached.position)
-            return await super().read(found, position(snapshot.until), limit)
+        page = await super().read(found, after, limit)
+        if Snapshot.at(page.position) is None:
+            return page
+        return replace(page, changes=[SnapshotChange.of(x, after) for x in page.changes])
 
     async def fetch(self, found: FeedRange, after: Position, limit: int) -> RawPage:
         snapshot = Snapshot.at(after)
@@ -137,10 +132,22 @@ class VersionsFeed(CosmosFeed):
         with _ending_at(after):
             if not snapshot.is_over:
                 page = await self._latest.fetch(found, position(snapshot.done), limit)
-                reached = _reached(snapshot, page.position)
-                if not reached.is_over or self._begins_in(snapshot, found.id, page):
-                    return replace(page, position=reached.position)
+                lsn = lsn_of(page.position)
+                assert lsn is not None, f"{page.position} is none, and the beginning was one"
+                at = snapshot.up_to(lsn).position
+                if lsn < snapshot.until or self._has_any(found, page, at):
+                    return replace(page, position=at)
             return await super().fetch(found, position(snapshot.until), limit)
+
+    def _has_any(self, found: FeedRange, page: RawPage, at: Position) -> bool:
+        return page.body is not None and bool(self._decoded(found, page.body, at))
+
+    def _decoded(self, found: FeedRange, body: bytes, behind: Position) -> Sequence[Change]:
+        snapshot = Snapshot.at(behind)
+        if snapshot is None:
+            return super()._decoded(found, body, behind)
+        changes = self._latest._decoded(found, body, position(snapshot.done))  # noqa: SLF001 - its own kind
+        return changes[: bisect_right(changes, snapshot.last_sequence, key=_sequence)]
 
     def rows(self, range_id: RangeId, page: RawPage) -> Rows:
         snapshot = Snapshot.at(page.position)
@@ -160,20 +167,6 @@ class VersionsFeed(CosmosFeed):
         if snapshot.is_over:
             return await super()._lag(found, position(snapshot.until))
         return await self._latest._lag(found, position(snapshot.done))  # noqa: SLF001 - its own kind
-
-    def _begins_in(self, snapshot: Snapshot, range_id: RangeId, page: RawPage) -> bool:
-        """Whether a page that goes beyond the snapshot has something of it."""
-        if page.body is None:
-            return False
-        first = self._latest._head(range_id, page.body, page.position)  # noqa: SLF001 - its own kind
-        return first <= snapshot.until
-
-
-def _reached(snapshot: Snapshot, at: Position) -> Snapshot:
-    """Return how far a snapshot is read, behind a page of the latest versions."""
-    lsn = lsn_of(at)
-    assert lsn is not None, f"{at} is no LSN, and where the snapshot began was one"
-    return snapshot.up_to(lsn)
 
 
 @contextmanager

@@ -20,7 +20,6 @@ T = TypeVar("T")
 OPTIONS: Final = ("priority", "throughput_bucket", "max_ru", "regions")
 _BUCKETS: Final = {str(x): x for x in range(1, 6)}
 _MAX_WAIT: Final = 20.0
-_CHARGE: Final = "x-ms-request-charge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +30,7 @@ class ClientOptions:
     """``low``: the account turns these requests away first, where it knows priorities."""
     throughput_bucket: int | None = None
     """One of the buckets that the account shares its throughput out by: 1 to 5."""
-    max_ru: float | None = None
+    max_ru: float = inf
     """Request units in a second, of all feeds of the container in one process."""
     regions: Sequence[str] = ()
     """Where it is read, first the region that is asked as long as it answers."""
@@ -56,14 +55,9 @@ class ClientOptions:
         }
         return {name: x for name, x in given.items() if x is not None}
 
-    def budget(self, where: str, budgets: "Budgets") -> "Budget | None":
+    def budget(self, where: str, budgets: "Budgets") -> "Budget":
         """Return what all feeds of the container at ``where`` with this share spend of."""
-        if self.max_ru is None:
-            return None
         return budgets.setdefault((where, self.max_ru), Budget(self.max_ru))
-
-
-NO_OPTIONS: Final = ClientOptions()
 
 
 def _one_of(name: str, options: Mapping[str, str], known: Mapping[str, T]) -> T | None:
@@ -73,9 +67,9 @@ def _one_of(name: str, options: Mapping[str, str], known: Mapping[str, T]) -> T 
     raise AddressWrong(f"{name}={given} in the address: it may be {', '.join(known)}")
 
 
-def _units(given: str | None) -> float | None:
+def _units(given: str | None) -> float:
     if given is None:
-        return None
+        return inf
     with suppress(ValueError):
         if 0 < (units := float(given)) < inf:
             return units
@@ -87,7 +81,7 @@ def _units(given: str | None) -> float | None:
 class Budget:
     """``most`` request units a second, of all feeds that spend of it."""
 
-    def __init__(self, most: float) -> None:
+    def __init__(self, most: float = inf) -> None:
         self._most = most
         self._likely = 0.0
         self._paid_at = 0.0  # when all that was asked so far is paid, on the clock of the loop
@@ -120,26 +114,3 @@ class Budget:
 
 Budgets: TypeAlias = dict[tuple[str, float], Budget]
 """Those of a process: feeds of one container that may spend the same spend of one."""
-
-
-class Spending:
-    """What one feed has spent: of a budget, or as it likes."""
-
-    def __init__(self, budget: Budget | None = None) -> None:
-        self.spent = 0.0
-        """Request units, since the feed was opened."""
-        self._budget = budget
-
-    async def reserve(self) -> float:
-        """Wait until it is time for a request, and return what ``charged`` wants to know.
-
-        Raise ``FeedUnavailable`` as ``Budget.reserve``.
-        """
-        return 0.0 if self._budget is None else await self._budget.reserve()
-
-    def charged(self, headers: Mapping[str, str], reserved: float) -> None:
-        """Pay for a request what the headers of its answer say."""
-        units = float(headers.get(_CHARGE) or 0)
-        self.spent += units
-        if self._budget is not None:
-            self._budget.charged(units, reserved)

@@ -265,7 +265,6 @@ def test_half_a_surrogate_pair_in_an_item_stays_as_it_came() -> None:
     ]
     assert found[1].body == odd
     assert {*of} == {"rid="}
-    assert reader.head(RANGE, raw) == 7
     assert [*map(bytes, reader.cut(RANGE, raw).bodies)][1] == odd
 
 

@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from changefeed.feeds.cosmos.address import AddressWrong
-from changefeed.feeds.cosmos.spending import Budget, ClientOptions, Spending
+from changefeed.feeds.cosmos.spending import Budget, ClientOptions
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.testing.virtual_time import run_in_virtual_time
-
-CHARGE = "x-ms-request-charge"
 
 
 @settings(max_examples=40, deadline=None)
@@ -21,29 +19,27 @@ def test_no_stretch_of_time_costs_more_than_its_share(
     seed: int, most: int, readers: int
 ) -> None:
     random, budget = Random(seed), Budget(most)
-    feeds = [Spending(budget) for _ in range(3)]
     largest = most * 10.0
     asked: list[tuple[float, float]] = []
 
-    async def read(spending: Spending) -> None:
+    async def read() -> None:
         clock = asyncio.get_running_loop().time
         while clock() < 300:
             try:
-                reserved = await spending.reserve()
+                reserved = await budget.reserve()
                 begun, charge = clock(), random.uniform(1, largest)
                 await asyncio.sleep(random.uniform(0, 0.2))
-                spending.charged({CHARGE: f"{charge:g}"}, reserved)
+                budget.charged(charge, reserved)
                 asked.append((begun, charge))
             except FeedUnavailable as later:
                 await asyncio.sleep(later.retry_after or 0)
 
     async def all_of_them() -> None:
-        await asyncio.gather(*(read(feeds[n % len(feeds)]) for n in range(readers)))
+        await asyncio.gather(*(read() for _ in range(readers)))
 
     run_in_virtual_time(all_of_them())
-    all_spent = sum(x.spent for x in feeds)
-    assert all_spent == pytest.approx(sum(x for _, x in asked), rel=0.01)
     asked.sort()
+    all_spent = sum(x for _, x in asked)
     under_way = readers * largest  # what was sent before it was known what that costs
     for first in range(0, len(asked), 7):
         spent = 0.0
@@ -55,10 +51,10 @@ def test_no_stretch_of_time_costs_more_than_its_share(
 
 
 async def test_a_long_wait_is_told_instead_of_waited_for() -> None:
-    spending = Spending(Budget(1))
-    spending.charged({CHARGE: "100"}, await spending.reserve())
+    budget = Budget(1)
+    budget.charged(100, await budget.reserve())
     with pytest.raises(FeedUnavailable, match="max_ru=1") as told:
-        await spending.reserve()
+        await budget.reserve()
     assert told.value.retry_after == pytest.approx(100)
 
 
