@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 
 from changefeed.feeds.backend import OpenOptions, prepared
 from changefeed.leases.container import LeaseContainer
@@ -10,6 +11,7 @@ from changefeed.leases.two_stores import TwoStoreLeases
 from changefeed.runtime.diagnostics import Diagnostic, failed
 from changefeed.runtime.errors import StoreError, StoreMissing, StoreRefused
 from changefeed.stores.addresses import STORES, open_store, without_secrets
+from changefeed.stores.rights import check_rights
 from changefeed.stores.store import Store
 
 
@@ -71,19 +73,24 @@ async def check_leases(
     address: str, options: OpenOptions | None = None, *, feed: str
 ) -> AsyncIterator[Diagnostic]:
     """Yield what the backend of leases finds, until something is so wrong that no more can
-    be seen. ``feed`` is the address of their feed. Raise ``StoreMissing`` where there is
-    no such container.
+    be seen. It writes one record of its own and deletes it again, to see whether it may.
+    ``feed`` is the address of their feed. Raise ``StoreMissing`` where there is no such
+    container.
     """
     try:
         backend, where, own = prepared(STORES, address, options)
-        if backend.check is not None:
-            async for found in backend.check(where, own):
-                yield found
         if backend.name == "cosmos":
             from changefeed.leases.cosmos import diagnostics  # noqa: PLC0415 - as above
 
             async for found in diagnostics.check(where, own, feed=feed):
                 yield found
+            return
+        own = replace(own, create=False, must_exist=True)
+        async with backend.open_store(where, own) as store:
+            if backend.check is not None:
+                async for found in backend.check(store):
+                    yield found
+            yield await check_rights(store)
     except StoreMissing:
         raise
     except StoreError as error:

@@ -6,6 +6,7 @@ from typing import Self
 
 from pydantic import (
     BaseModel,
+    ConfigDict,
     ModelWrapValidatorHandler,
     PrivateAttr,
     SecretStr,
@@ -20,6 +21,9 @@ from changefeed.runtime.settings_schema import IN_FILE, is_secret
 
 class HasSecrets(BaseModel):
     """Settings with secrets: each is ``NAME``, or in the file that ``NAME_file`` names."""
+
+    # A password that is a number in a file of settings is meant as a text.
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     _files: dict[str, Path] = PrivateAttr(default_factory=dict)
 

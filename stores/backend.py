@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.backends import Address, Backend
@@ -13,9 +13,9 @@ from changefeed.stores.store import Store
 OpenStore: TypeAlias = Callable[[Address, OpenOptions], AbstractAsyncContextManager[Store]]
 
 
-Check: TypeAlias = Callable[[Address, OpenOptions], AsyncIterator[Diagnostic]]
-"""Yields what ``changefeed doctor`` shows. Nothing is created. What stores raise becomes a
-diagnostic as well."""
+Check: TypeAlias = Callable[[Any], AsyncIterator[Diagnostic]]
+"""Yields what ``changefeed doctor`` shows of an open store, beside whether records can be
+written. What it raises becomes a diagnostic as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

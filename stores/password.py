@@ -1,6 +1,6 @@
 """What stores with a password have in common: where that is set."""
 
-from pydantic import ConfigDict, SecretStr
+from pydantic import SecretStr
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.secret import Secret
@@ -9,8 +9,6 @@ from changefeed.runtime.secret_settings import HasSecrets
 
 class PasswordSettings(HasSecrets):
     """Better set in the environment than written into a file."""
-
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     password: SecretStr | None = None
 

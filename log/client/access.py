@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from changefeed.feeds.backend import backend_sections
 from changefeed.feeds.errors import FeedRefused
@@ -20,8 +20,6 @@ from changefeed.runtime.settings import Seconds, SecondsOrZero
 
 class BrokersSettings(HasSecrets):
     """``[backends.brokers]``: a token is better set in the environment than in a file."""
-
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     token: SecretStr | None = None
     ca_file: Path | None = None

@@ -9,7 +9,6 @@ from changefeed.stores.backend import StoreBackend
 from changefeed.stores.blob.address import read_address
 from changefeed.stores.blob.connection import BlobSettings, connect, create_container
 from changefeed.stores.blob.diagnostics import check
-from changefeed.stores.blob.errors import translate_errors
 from changefeed.stores.blob.store import BlobStore
 
 
@@ -19,9 +18,9 @@ async def _open(at: Address, options: OpenOptions) -> AsyncIterator[BlobStore]:
     async with connect(address, options) as client:
         if options.create:
             await create_container(client, address)
-        with translate_errors(str(address)):
-            await client.get_container_properties()
-        yield BlobStore(client, address)
+        store = BlobStore(client, address)
+        await store.container()
+        yield store
 
 
 BACKEND = StoreBackend(

@@ -9,7 +9,7 @@ from typing import Any
 from azure.core.credentials import AzureSasCredential
 from azure.core.exceptions import ResourceExistsError
 from azure.storage.blob.aio import ContainerClient
-from pydantic import ConfigDict, SecretStr
+from pydantic import SecretStr
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.errors import StoreRefused
@@ -32,8 +32,6 @@ _OF_STRING = (_KEY, _SIGNATURE, "ACCOUNTNAME", "BLOBENDPOINT")
 class BlobSettings(HasSecrets):
     """``[backends.blob]``: better set in the environment than written into a file. Without any,
     an Azure identity opens the account."""
-
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
     key: SecretStr | None = None
     """A key of the storage account, a shared access signature, or a connection string, which

@@ -20,7 +20,7 @@ from azure.core.exceptions import (
     ResourceModifiedError,
     ResourceNotFoundError,
 )
-from azure.storage.blob import BlobProperties
+from azure.storage.blob import BlobProperties, ContainerProperties
 from azure.storage.blob.aio import BlobClient, ContainerClient
 from msgspec.structs import replace
 
@@ -92,7 +92,7 @@ class BlobStore(Store):
             try:
                 blob = await self._blob(kind, key).get_blob_properties()
             except ResourceNotFoundError:
-                await self._require_container()
+                await self.container()
                 return None
         return await self._read(kind, blob)
 
@@ -120,7 +120,7 @@ class BlobStore(Store):
             except (ResourceExistsError, ResourceModifiedError):
                 etag = await self._etag_of(token, blob)
             except ResourceNotFoundError:
-                await self._require_container()
+                await self.container()
                 return None
         return None if etag is None else _of_version(record, etag)
 
@@ -129,7 +129,7 @@ class BlobStore(Store):
             try:
                 await self._blob(kind, key).delete_blob(**_if_match(version))
             except ResourceNotFoundError:
-                await self._require_container()
+                await self.container()
                 return False
             except ResourceModifiedError:
                 return False
@@ -164,9 +164,10 @@ class BlobStore(Store):
         found = dataclasses.replace(found, metadata=properties.metadata or {})
         return _of_version(record_in(kind, found, content), properties.etag)
 
-    async def _require_container(self) -> None:
-        """Raise if the container is missing, and not only the blob."""
-        await self._client.get_container_properties()
+    async def container(self) -> ContainerProperties:
+        """Return what the container is. Raise if it is missing, and not only a blob."""
+        with translate_errors(self._where):
+            return await self._client.get_container_properties()
 
     def folder(self, kind: str) -> str:
         """Return what the names of all blobs of a kind begin with."""

@@ -2,15 +2,9 @@
 
 from collections.abc import AsyncIterator, Iterator
 
-from changefeed.feeds.backend import OpenOptions
-from changefeed.runtime.backends import Address
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
-from changefeed.stores.password import password_of
-from changefeed.stores.postgres.address import read_address
-from changefeed.stores.postgres.connection import Row, connect
-from changefeed.stores.postgres.schema import VERSION, require_schema
+from changefeed.stores.postgres.connection import Row
 from changefeed.stores.postgres.store import PostgresStore
-from changefeed.stores.rights import check_rights
 
 _OLDEST = 120000
 _SERVER = """
@@ -18,25 +12,15 @@ _SERVER = """
         current_setting('server_version_num')::int as number,
         current_setting('synchronous_commit') as synchronous_commit,
         current_setting('fsync') as fsync,
-        current_setting('full_page_writes') as full_page_writes,
-        pg_is_in_recovery() as standby,
-        current_setting('max_connections')::int as connections"""
+        current_setting('full_page_writes') as full_page_writes"""
 
 
-async def check(at: Address, options: OpenOptions) -> AsyncIterator[Diagnostic]:
-    """Yield what is found. Raise as containers do where no more can be seen.
-
-    It writes one record of its own and deletes it again, to see whether it may.
-    """
-    address = read_address(at.place)
-    async with connect(address, password_of(options)) as database:
-        server = await database.one(_SERVER)
-        assert server is not None, "a select without a table has one row"
-        for found in server_diagnostics(server):
-            yield found
-        await require_schema(database, address.schema)
-        yield fine("tables", f"version {VERSION} in schema {address.schema!r}")
-        yield await check_rights(PostgresStore(database, address.schema, address.fleet))
+async def check(store: PostgresStore) -> AsyncIterator[Diagnostic]:
+    """Yield what is found in the settings of the server."""
+    server = await store.database.one(_SERVER)
+    assert server is not None, "a select without a table has one row"
+    for found in server_diagnostics(server):
+        yield found
 
 
 def server_diagnostics(server: Row) -> Iterator[Diagnostic]:

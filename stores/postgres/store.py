@@ -25,7 +25,7 @@ class PostgresStore(Store):
     """
 
     def __init__(self, database: Database, schema: str, fleet: str) -> None:
-        self._database = database
+        self.database = database
         self._fleet = encode(fleet)
         self._can_list_changes = True
         table = self._table = f"{quoted(schema)}.records"
@@ -53,7 +53,7 @@ class PostgresStore(Store):
             except StoreRefused:
                 self._can_list_changes = False  # what else is wrong shows when all is asked for
         written = None if put is None else await self.put(put)
-        rows = await self._database.fetch(self._all, self._fleet, sorted(kinds))
+        rows = await self.database.fetch(self._all, self._fleet, sorted(kinds))
         records = [_record(x) for x in rows]
         return Listed(records=records, total=len(records), token=WHOLE, put=written)
 
@@ -68,7 +68,7 @@ class PostgresStore(Store):
                 f" put.position as put_position from ({statement}) as x left join put on true"
             )
             asked += values
-        rows = await self._database.fetch(statement, *asked)
+        rows = await self.database.fetch(statement, *asked)
         assert rows, "the totals come even where nothing has changed"
         first = rows[0]
         records = [_record(x) for x in rows if x["version"] is not None]
@@ -92,15 +92,15 @@ class PostgresStore(Store):
         return Listed(records=records, total=total, token=token, put=written)
 
     async def get(self, kind: str, key: str) -> Record | None:
-        return _only(await self._database.one(self._get, self._fleet, kind, _id(key)))
+        return _only(await self.database.one(self._get, self._fleet, kind, _id(key)))
 
     async def put(self, record: Record) -> Record | None:
         statement, values = self._writing(record)
-        return _only(await self._database.one(statement, *values))
+        return _only(await self.database.one(statement, *values))
 
     async def delete(self, kind: str, key: str, version: str) -> bool:
         values = self._fleet, kind, _id(key), encode(version)
-        return await self._database.one(self._delete, *values) is not None
+        return await self.database.one(self._delete, *values) is not None
 
     def _writing(self, record: Record, *, first: int = 1) -> tuple[str, Sequence[object]]:
         """Return what writes a record if its version is unchanged, and the parameters, of which

@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager
 
 from changefeed.feeds.backend import OpenOptions
 from changefeed.runtime.backends import Address
+from changefeed.runtime.errors import StoreMissing
 from changefeed.stores.backend import StoreBackend
 from changefeed.stores.password import PasswordSettings, password_of
 from changefeed.stores.redis.address import read_address
-from changefeed.stores.redis.connection import RedisCalls, connect, info
+from changefeed.stores.redis.connection import connect, info
 from changefeed.stores.redis.diagnostics import check, require_fit
 from changefeed.stores.redis.store import RedisStore
 
@@ -17,8 +18,15 @@ from changefeed.stores.redis.store import RedisStore
 async def _open(at: Address, options: OpenOptions) -> AsyncIterator[RedisStore]:
     address = read_address(at.scheme, at.place)
     async with connect(address, password_of(options)) as client:
-        require_fit(await info(client, address), address, options)
-        yield RedisStore(client, RedisCalls(address), address)
+        server = await info(client, address)
+        require_fit(server, address, options)
+        store = RedisStore(client, address, server)
+        if options.must_exist and not await store.is_there():
+            raise StoreMissing(
+                f"there is no fleet at {address} yet: check the name, or start a host",
+                made_by_run=True,
+            )
+        yield store
 
 
 BACKEND = StoreBackend(

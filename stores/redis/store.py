@@ -7,7 +7,7 @@ from changefeed.runtime.errors import StoreRefused
 from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.redis import scripts
 from changefeed.stores.redis.address import RedisAddress
-from changefeed.stores.redis.connection import RedisCalls
+from changefeed.stores.redis.connection import Info, RedisCalls
 from changefeed.stores.store import WHOLE, Listed, Record, Store
 
 NEWEST = "newest"
@@ -15,10 +15,14 @@ _KEYS_OF_A_KIND = 3
 
 
 class RedisStore(Store):
-    """The records of one fleet. Each call is one script."""
+    """The records of one fleet. Each call is one script. ``server`` is what that said of
+    itself when the store was opened.
+    """
 
-    def __init__(self, client: Any, calls: RedisCalls, address: RedisAddress) -> None:
-        self._calls = calls
+    def __init__(self, client: Any, address: RedisAddress, server: Info) -> None:
+        self.server = server
+        self._client = client
+        self._calls = RedisCalls(address)
         self._address = address
         self._get = client.register_script(scripts.GET)
         self._put = client.register_script(scripts.PUT)
@@ -47,6 +51,11 @@ class RedisStore(Store):
             token=newest.decode(),
             put=None if put is None else self._answered(put.kind, put.key, written),
         )
+
+    async def is_there(self) -> bool:
+        """Whether anything was ever written, as far as the server knows."""
+        async with self._calls.one():
+            return bool(await self._client.exists(self._address.key(NEWEST)))
 
     async def get(self, kind: str, key: str) -> Record | None:
         async with self._calls.one():

@@ -96,9 +96,6 @@ class SqliteFile:
         if thread is not None:
             thread.shutdown(wait=False)
 
-    async def select(self, statement: str, *parameters: str) -> Sequence[Row]:
-        return await self.read(lambda connection: rows(connection, statement, *parameters))
-
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def read(connection: sqlite3.Connection) -> T:
             self._refuse_another_file()
@@ -241,7 +238,7 @@ class SqliteFile:
         if not await self._run(partial(change_to_wal, within=_BUSY_TIMEOUT)):
             raise StoreRefused(f"{self._path}: no WAL is possible here; use a local disk")
         durability = "full" if self._keeps_changes else "normal"
-        await self.select(f"pragma synchronous = {durability}")
+        await self._run(lambda x: x.execute(f"pragma synchronous = {durability}"))
         await self.change(self._make_ours)
         await self._run(self._mark)
 

@@ -20,17 +20,14 @@ overwritten in its place (``cp``), at the next call after half a second: each fi
 random name in it.
 """
 
-import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection
 from functools import partial
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from changefeed.stores.sqlite.file import Row, SqliteFile, making, rows
+from changefeed.stores.sqlite.file import Row, SqliteFile, rows
 from changefeed.stores.store import WHOLE, Listed, Record, Store, written_over
 
 _GET = (
@@ -49,28 +46,6 @@ class _Row(msgspec.Struct, frozen=True):
     key: str
     body: str
     position: str | None = None
-
-
-@asynccontextmanager
-async def open_store(
-    path: str, *, create: bool = False, must_exist: bool = False, keeps_changes: bool = False
-) -> "AsyncIterator[SqliteStore]":
-    """Open the file, which is made where there is none; with ``create``, its directory, too.
-    With ``must_exist`` raise ``StoreMissing`` instead.
-    """
-    if create and not must_exist:
-        await asyncio.to_thread(_make_directory, Path(path).parent)
-    file = SqliteFile(path, must_exist=must_exist, keeps_changes=keeps_changes)
-    await file.open()
-    try:
-        yield SqliteStore(file)
-    finally:
-        await file.close()
-
-
-def _make_directory(directory: Path) -> None:
-    with making(directory):
-        directory.mkdir(parents=True, exist_ok=True)
 
 
 class SqliteStore(Store):

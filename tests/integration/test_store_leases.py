@@ -119,7 +119,8 @@ async def test_a_check_of_a_mistyped_name_makes_nothing(
     async with connect(read_address(address.removeprefix("postgresql:"))) as database:
         schemas = await database.fetch("select from pg_namespace where nspname = 'mistyped'")
     assert not schemas
-    await severities(f"{redis.url}?fleet=mistyped", opening())
+    with pytest.raises(StoreMissing, match="no fleet at"):
+        await severities(f"{redis.url}?fleet=mistyped", opening())
     assert redis.ask("KEYS", "*mistyped*") == "*0\r\n"
 
 
@@ -145,7 +146,9 @@ async def test_a_check_finds_containers_that_hosts_can_use(
     async with open_container(address, opening()):
         pass
     assert set((await severities(address, opening())).values()) == {Severity.FINE}
-    found = await severities(f"{redis.url}?fleet=check", opening())
+    address = f"{redis.url}?fleet=check"
+    await works(address, opening())
+    found = await severities(address, opening())
     assert found.pop("durability") is Severity.WARNING  # it has no append-only file
     assert set(found.values()) == {Severity.FINE}
     address = blob_address(azurite, "checked/p")
@@ -426,7 +429,7 @@ async def test_a_redis_that_may_evict_leases_is_refused() -> None:
         with pytest.raises(StoreRefused, match="noeviction"):
             async with open_container(server.url):
                 pass
-        assert (await severities(server.url, opening()))["eviction"] is Severity.PROBLEM
+        assert await severities(server.url, opening()) == {"leases": Severity.PROBLEM}
 
 
 async def test_a_replica_is_not_the_primary(redis: Redis) -> None:
@@ -434,7 +437,7 @@ async def test_a_replica_is_not_the_primary(redis: Redis) -> None:
         with pytest.raises(StoreUnavailable, match="replica"):
             async with open_container(replica.url):
                 pass
-        assert (await severities(replica.url, opening()))["role"] is Severity.PROBLEM
+        assert await severities(replica.url, opening()) == {"leases": Severity.PROBLEM}
 
 
 async def one_node_cluster(node: Redis) -> None:

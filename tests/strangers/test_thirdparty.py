@@ -56,13 +56,15 @@ async def test_a_host_runs_over_a_feed_and_leases_of_another_package(home: Path)
 
 
 def test_check_shows_what_the_backends_find(home: Path) -> None:
+    (home / "leases").mkdir()
     code, found = diagnostics(home)
     assert code == 0, found
     assert [(x["about"], x["severity"]) for x in found] == [
         ("feed", "ok"),
         ("journal", "ok"),
-        ("directory", "ok"),
-        ("leases", "warning"),  # there are none yet
+        ("file", "ok"),
+        ("rights", "ok"),
+        ("leases", "ok"),
     ]
 
 
@@ -73,7 +75,7 @@ def test_check_shows_advice_of_backends(home: Path) -> None:
     assert code == 2, found
     advice = {(x["severity"], x["advice"]) for x in found}
     assert ("warning", "look whether its producer was killed") in advice
-    assert ("problem", "give the leases a directory") in advice
+    assert "File exists" in next(x["text"] for x in found if x["about"] == "leases")
 
 
 def test_own_settings_come_from_file_environment_and_flags(home: Path) -> None:

@@ -25,7 +25,7 @@ from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.kinds import LETTER_PARTS, LETTERS
 from changefeed.stores.memory import MemoryStore
-from changefeed.stores.sqlite.file import SqliteFile
+from changefeed.stores.sqlite.file import SqliteFile, rows
 from changefeed.stores.store import Record
 from tests.support import make
 
@@ -170,7 +170,7 @@ async def test_a_line_that_is_no_letter_is_refused_with_its_number_and_stays(
 async def test_a_letter_in_sqlite_is_on_the_disk_when_it_is_put(tmp_path: Path) -> None:
     file = SqliteFile(tmp_path / "d.db", keeps_changes=True)
     await file.open()
-    (row,) = await file.select("pragma synchronous")
+    (row,) = await file.read(lambda x: rows(x, "pragma synchronous"))
     await file.close()
     assert row == {"synchronous": 2}  # full: each commit waits for the disk
 

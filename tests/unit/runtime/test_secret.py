@@ -18,7 +18,7 @@ def test_what_surrounds_a_secret_is_left_out(tmp_path: Path) -> None:
     assert read_secret(tmp_path / "mounted") == "c2VjcmV0"
 
 
-class OfBackend(HasSecrets, extra="forbid"):
+class OfBackend(HasSecrets):
     password: SecretStr | None = None
     user: str | None = None
 

@@ -17,8 +17,6 @@ POSTGRES = {
     "synchronous_commit": "on",
     "fsync": "on",
     "full_page_writes": "on",
-    "standby": False,
-    "connections": 100,
 }
 REDIS = {"role": "master", "maxmemory_policy": "noeviction", "aof_enabled": 1}
 FINE, WARNING, PROBLEM = Severity.FINE, Severity.WARNING, Severity.PROBLEM

@@ -13,7 +13,7 @@ from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredCheckpoints
 from changefeed.runtime.errors import StoreRefused
-from changefeed.stores.sqlite.store import open_store
+from changefeed.stores.addresses import open_store
 from tests.support import make
 from tests.support.sqlite_leases import SqliteLeases
 
@@ -50,7 +50,7 @@ def change(path: Path, *statements: str) -> None:
 
 @asynccontextmanager
 async def open_checkpoints(path: Path) -> AsyncIterator[StoredCheckpoints]:
-    async with open_store(str(path)) as store:
+    async with open_store(f"sqlite:{path}") as store:
         yield StoredCheckpoints(store, where=str(path))
 
 

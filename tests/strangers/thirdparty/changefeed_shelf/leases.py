@@ -25,7 +25,6 @@ from changefeed.backends import (
     StoreRefused,
     StoreUnavailable,
     fine,
-    problem,
     written_over,
 )
 from changefeed_shelf.settings import ShelfSettings
@@ -44,7 +43,7 @@ class ShelfStore(Store):
     """A ``Store`` in one file, which is written whole."""
 
     def __init__(self, file: Path, lock_timeout: float) -> None:
-        self._file = file
+        self.file = file
         self._lock_timeout = lock_timeout
 
     async def list(
@@ -86,15 +85,15 @@ class ShelfStore(Store):
     @contextmanager
     def _changing(self) -> Iterator[_Content]:
         """Yield what there is, and write it as it was left. No reader sees half of it."""
-        with _locked(self._file.with_suffix(".lock"), self._lock_timeout):
-            content, fresh = self._read(), self._file.with_suffix(".new")
+        with _locked(self.file.with_suffix(".lock"), self._lock_timeout):
+            content, fresh = self._read(), self.file.with_suffix(".new")
             yield content
             fresh.write_bytes(msgspec.json.encode(content))
-            fresh.rename(self._file)
+            fresh.rename(self.file)
 
     def _read(self) -> _Content:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=_Content)
+            return msgspec.json.decode(self.file.read_bytes(), type=_Content)
         except FileNotFoundError:
             return _Content()
 
@@ -134,15 +133,8 @@ async def _open(address: Address, options: OpenOptions) -> AsyncIterator[ShelfSt
     yield ShelfStore(directory / "records.json", settings.lock_timeout)
 
 
-async def _check(address: Address, _: OpenOptions) -> AsyncIterator[Diagnostic]:
-    place = Path(address.place)
-    existing = place if place.exists() else place.absolute().parent  # noqa: ASYNC240
-    if existing.is_file():
-        yield problem("directory", f"{existing} is a file", "give the leases a directory")
-    elif os.access(existing, os.W_OK):
-        yield fine("directory", f"{existing} can be written to")
-    else:
-        yield problem("directory", f"{existing} cannot be written to", "chmod u+w")
+async def _check(store: ShelfStore) -> AsyncIterator[Diagnostic]:
+    yield fine("file", f"records are in {store.file}")
 
 
 BACKEND = StoreBackend(
