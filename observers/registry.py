@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial, reduce
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -116,7 +116,7 @@ def _find_installed(name: str) -> Any:
             f"{', '.join(sorted(found))}"
         )
     for point in found.values():
-        return _from_entry_point(point)
+        return _attribute(_module(point.module), point.attr or "")
     if (registered := _registered_in(name)) is not None:
         return registered
     known = sorted({*_registered, *_OURS, *(x.name for x in entry_points(group=GROUP))})
@@ -153,11 +153,6 @@ def _look_here() -> None:
     here = Path.cwd()
     if str(here) not in sys.path:
         sys.path.append(str(here))
-
-
-def _from_entry_point(point: EntryPoint) -> Any:
-    module = _module(point.module)
-    return _attribute(module, point.attr) if point.attr else module
 
 
 def _local(top: str, here: Path) -> str | None:

@@ -171,6 +171,7 @@ UNFIT: list[tuple[Any, str]] = [
     (WrongClose, "WrongClose.close must take (context, reason)"),
     (Abstract, "Abstract is abstract"),
     (NotAMethod, "NotAMethod.process is not a method"),
+    (max, "max does not say its parameters"),
 ]
 
 
@@ -179,6 +180,17 @@ def test_what_no_host_could_call_is_refused(target: Any, fact: str) -> None:
     with pytest.raises(UserError) as refused:
         adapt(target)
     assert fact in str(refused.value)
+
+
+@pytest.mark.parametrize("made", [generator, async_generator])
+async def test_a_call_that_returns_a_generator_has_failed(made: Callable[..., object]) -> None:
+    def process(changes: Sequence[Change]) -> object:
+        return made(changes)
+
+    observer, context = adapt(process)(), make.context()
+    with pytest.raises(TypeError, match="of which nothing has run"):
+        await observer.process(context, [make.change(1)])
+    await observer.close(context, CloseReason.FAILED)
 
 
 function: Callable[..., None] = lambda changes: None  # noqa: ARG005, E731 - one, on purpose

@@ -22,7 +22,7 @@ from changefeed.observers.dead_letters import (
 )
 from changefeed.observers.dead_letters.stored import StoredDeadLetters
 from changefeed.observers.observer import CloseReason, Context
-from changefeed.runtime.errors import StoreRefused, StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable, UserError
 from changefeed.stores.kinds import LETTER_PARTS, LETTERS
 from changefeed.stores.memory import MemoryStore
 from changefeed.stores.sqlite.file import SqliteFile, rows
@@ -297,6 +297,13 @@ async def test_a_replayed_letter_is_handled_by_a_fresh_observer_and_then_gone() 
     await replay(letters, make.letter(5), adapt(Recording, {"calls": calls}))
     assert calls == [("open", "r1", 7), [5], CloseReason.STOPPING]
     assert await letters.list() == []
+
+
+async def test_what_the_feed_could_not_read_is_given_to_no_observer() -> None:
+    letter, calls = make.letter(make.change(5, unreadable="no id")), list[object]()
+    with pytest.raises(UserError, match="no id"):
+        await replay(MemoryDeadLetters(), letter, adapt(Recording, {"calls": calls}))
+    assert calls == []
 
 
 async def test_with_manual_checkpoints_a_replay_is_done_when_it_is_acknowledged() -> None:

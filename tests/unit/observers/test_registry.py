@@ -206,17 +206,22 @@ def test_a_name_that_is_taken_or_could_not_be_found_again_is_refused(name: str) 
 # By an installed name
 
 
-def test_an_installed_name_that_stands_for_two_things_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_an_installed_name_stands_for_one_thing_or_is_refused(
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def installed(**_: str) -> EntryPoints:
-        return EntryPoints(
-            EntryPoint(name="x", value=value, group=registry.GROUP)
-            for value in ("a:One", "b:Two", "a:One")
-        )
+    def install(*values: str) -> None:
+        found = EntryPoints(EntryPoint("x", value, registry.GROUP) for value in values)
+        monkeypatch.setattr(registry, "entry_points", lambda **_: found)
 
-    monkeypatch.setattr(registry, "entry_points", installed)
+    install("a:One", "b:Two", "a:One")
     assert refusal("x").endswith("a:One, b:Two")
+    write(here, "shop.py", SHOP)
+    monkeypatch.syspath_prepend(here)
+    install("shop:nested.Inner", "shop:nested.Inner")
+    await use(load_observer("x")())
+    assert sys.modules["shop"].seen == [("orders", 2)]
+    install("shop")
+    assert "has no ''" in refusal("x")
 
 
 # Options
