@@ -148,8 +148,6 @@ async def whole_lease(container: LeaseContainer, range_id: RangeId) -> Lease:
     if stored is None:
         gone = Lease(range=FeedRange(id=range_id))
         raise LeaseConflict(gone, None, "deleted meanwhile")
-    if stored.ended:
-        raise UserError(f"range {range_id} has ended meanwhile: others have its keys now")
     if stored.position is None:
         raise UserError(checkpoint_is_lost(range_id))
     return stored

@@ -438,6 +438,17 @@ async def test_a_split_that_a_person_comes_into_before_its_end_leaves_the_range_
     assert await parts.state() == {"0": "5 ended" if happened else "5 paused"}
 
 
+async def test_a_range_whose_lease_a_person_deletes_meanwhile_is_not_split() -> None:
+    parts = Parted()
+    await parts.put(ZERO, 5)
+
+    async def person() -> None:
+        await parts.leases.delete(await lease_in(parts.leases, ZERO))
+
+    through = proxied(parts.leases, coming(person, 1, after=True))
+    assert "deleted meanwhile" in await outcome(parts.split(through=through))
+
+
 @pytest.mark.parametrize("second", [1, 2, 3])
 @pytest.mark.parametrize("first", [1, 2, 3])
 async def test_of_two_splits_that_wait_before_any_of_their_writes_one_is_done(

@@ -1,3 +1,5 @@
+from math import inf
+
 import pytest
 from msgspec.structs import replace
 
@@ -45,6 +47,13 @@ def test_a_stamp_far_older_than_any_clock_error_shortens_the_wait_to_two_renewal
     seen.judge_by(30.0, shortest_watch=20.0)
     assert not expired(seen, old, 19.9, wall=1_419.9)
     assert expired(seen, old, 20, wall=1_420.0)
+
+
+@pytest.mark.parametrize("shortest", [40.0, inf])
+def test_no_stamp_counts_where_the_living_may_stand_still_as_long(shortest: float) -> None:
+    seen = ExpiryWatch[RangeId](30.0, shortest_watch=shortest)
+    for second, dead in ((0, False), (29.9, False), (30, True)):
+        assert expired(seen, replace(OWNED, stamp=1.0), second, wall=9_000.0) is dead
 
 
 def test_a_clock_that_is_far_ahead_takes_nothing_from_an_owner_that_renews() -> None:
