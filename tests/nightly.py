@@ -37,7 +37,6 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
         "test_a_frozen_host_that_wakes_up_delivers_nothing_under_a_lease_that_is_over",
         "test_writes_whose_answers_are_lost_lose_nothing",
     ),
-    "acceptance/test_hard_starts.py": (),
     "acceptance/test_processes.py": (
         "test_a_killed_host_is_started_again_and_the_leases_are_whole",
     ),
@@ -53,7 +52,6 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
     "acceptance/test_run.py": (
         "test_sigterm_releases_the_leases_and_keeps_their_continuations",
         "test_endpoints_answer_at_the_address_that_the_member_record_tells",
-        "test_a_second_process_under_one_name_is_refused_and_the_first_goes_on",
         "test_a_process_ends_though_threads_of_user_code_are_stuck",
     ),
     "acceptance/test_stop_signals.py": ("test_a_hang_up_is_an_orderly_stop",),
@@ -61,7 +59,7 @@ EACH_CHANGE: Mapping[str, tuple[str, ...]] = {
         "test_every_change_is_appended_once_and_the_latest_of_each_item_is_kept",
     ),
 }
-"""What is run for each change all the same: tests of a file, or all of it."""
+"""The tests of a file that are run for each change all the same."""
 
 
 def is_nightly(node: str) -> bool:
@@ -69,5 +67,4 @@ def is_nightly(node: str) -> bool:
     path, _, test = node.removeprefix("tests/").partition("::")
     if not path.startswith(tuple(x if x.endswith(".py") else f"{x}/" for x in NIGHTLY)):
         return False
-    names = EACH_CHANGE.get(path)
-    return names is None or bool(names and test.partition("[")[0] not in names)
+    return test.partition("[")[0] not in EACH_CHANGE.get(path, ())

@@ -14,8 +14,7 @@ from urllib.error import HTTPError, URLError
 
 import pytest
 
-from changefeed import FeedRefused, Operation, open_container, open_producer
-from changefeed.log.directory.feed import EventLog
+from changefeed import open_container, open_producer
 from samples.embedding.producing import produce
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, Running, started
@@ -117,33 +116,3 @@ async def test_a_script_reads_all_and_leaves_nothing_behind_at_ctrl_c(log: Path)
         await process.stops(signal.SIGINT)
         lines = process.printed.splitlines()
     assert sorted(lines) == sorted(f"anna {x} 1" for x in keys), "nothing comes again"
-
-
-async def everything(log: Path) -> dict[str, list[tuple[Operation, bytes]]]:
-    found: dict[str, list[tuple[Operation, bytes]]] = {}
-    async with EventLog.open(log) as feed:
-        for place in await feed.ranges():
-            start = await feed.start(place, "beginning")
-            for x in (await feed.read(place, start, 10_000)).changes:
-                found.setdefault(x.key, []).append((x.operation, x.body))
-    return found
-
-
-async def test_what_python_produced_is_in_the_log_in_the_order_of_its_key(log: Path) -> None:
-    found = await everything(log)
-    assert len(found) == 101
-    assert [x for x, _ in found["tea"]] == [Operation.INSERT, Operation.REPLACE]
-    assert found["article-7"][-1] == (Operation.DELETE, b"")
-
-
-async def test_of_changes_sent_at_once_only_the_wrong_one_is_refused(tmp_path: Path) -> None:
-    async with open_producer(tmp_path / "log", parts=2) as producer:
-        keys = [f"k{n}" for n in range(20)] + ["half a pair \ud800"]
-        answers = await asyncio.gather(
-            *(producer.send(x, b"1") for x in keys), return_exceptions=True
-        )
-        assert answers[:-1] == [None] * 20
-        assert isinstance(answers[-1], FeedRefused)
-        with pytest.raises(FeedRefused, match="cannot be written as JSON"):
-            await producer.send("k", object())
-    assert len(await everything(tmp_path / "log")) == 20

@@ -4,33 +4,31 @@ Every process appends what it is handed to one file (``tests.support.recorder``)
 ``changefeed.testing.history`` knows what must hold of that, whatever has happened. The trouble
 begins when every host delivers, and enough is left for it to meet them at it.
 
-Leases are in SQLite where a host fails, and in PostgreSQL where a server does:
-what is common to all stores is in their contract. Redis, which may forget, and blobs, which
-may be restored, have a story of their own. Each server is one test's alone.
+Leases are in SQLite where a host fails, and in PostgreSQL where connections do: what is common
+to all stores is in their contract. That Redis forgets is the story of a sample.
 """
 
 import asyncio
 import shutil
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from changefeed.feeds.backend import OpenOptions
+from changefeed.leases.addresses import open_container
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.runtime.errors import StoreError
 from changefeed.testing.history import Delivery, violations
-from tests.support import recorder
+from tests.support import recorder, servers
 from tests.support.commands import QUICK, a_log_of, running
 from tests.support.cutting_proxy import cutting
-from tests.support.lease_place import LeasePlace
 from tests.support.make import records
 from tests.support.processes import PATIENCE, Running
-from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
 
 FIRST, CHANGES, PARTS, PAGE = 80, 640, 4, 20
 APPENDED = {f"key-{k}": range(k, CHANGES, 50) for k in range(50)}
@@ -38,56 +36,21 @@ CRASH = 2 * PAGE  # the batch in hand, and the one before it, which may be unwri
 BOTH: dict[str | None, int] = {"anna": 2, "ben": 2}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Store:
-    """Servers, and the addresses of leases on them: one, or ownership and checkpoints. The
-    first server keeps ownership.
-    """
-
-    servers: list[Server]
-    addresses: list[str]
-
-    @property
-    def place(self) -> LeasePlace:
-        return LeasePlace(addresses=self.addresses, keys={"blob": Azurite.key})
-
-    def at(self, port: int) -> "Store":
-        """The same, with ownership reached through another port."""
-        old = f"127.0.0.1:{self.servers[0].port}"
-        moved = [x.replace(old, f"127.0.0.1:{port}") for x in self.addresses]
-        return Store(servers=self.servers, addresses=moved)
-
-
-def in_postgres() -> Store:
-    server = Postgres()
-    return Store(servers=[server], addresses=[server.url])
-
-
-def in_blobs() -> Store:
-    server = Azurite()
-    return Store(servers=[server], addresses=[f"blob+{server.endpoint}/leases/fleet"])
-
-
-def in_redis_and_postgres() -> Store:
-    owner, keeper = Redis(), Postgres()
-    return Store(servers=[owner, keeper], addresses=[owner.url, keeper.url])
-
-
 class Fleet:
-    """Hosts over a log in a folder of their own, with their leases in a store."""
+    """Hosts over a log in a folder of their own, with their leases at an address."""
 
-    def __init__(self, folder: Path, store: Store) -> None:
+    def __init__(self, folder: Path, leases: str) -> None:
         self.folder = folder
-        self.store = store
+        self.leases = leases
 
     def host(self, name: str) -> AbstractAsyncContextManager[Running]:
         return running(
-            *("run", "--feed=eventlog:log", *self.store.place.flags, *QUICK),
+            *("run", "--feed=eventlog:log", f"--leases={self.leases}", *QUICK),
             *(f"--set=feed.page_size={PAGE}", f"--set=observer.max_unacknowledged={PAGE}"),
             *("--set=web.port=off", "--set=leases.expiration=2", f"--name={name}"),
             *("--observer=recorder:Recorder", "--option=pace=0.02"),
+            "--set=leases.create=true",
             cwd=self.folder,
-            env=self.store.place.environment,
         )
 
     @asynccontextmanager
@@ -113,7 +76,8 @@ class Fleet:
     async def owned(self) -> dict[str | None, int]:
         """Return how many leases each host owns; nothing while that cannot be seen."""
         try:
-            async with asyncio.timeout(5), self.store.place.open() as leases:
+            options = OpenOptions(create=True)
+            async with asyncio.timeout(5), open_container(self.leases, options) as leases:
                 return dict(Counter(x.owner for x in await leases.list()))
         except (StoreError, TimeoutError):
             return {}
@@ -162,19 +126,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def fleet(request: pytest.FixtureRequest, made: Path, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(made: Path, tmp_path: Path) -> Fleet:
     """A fleet over a log of a few changes in 4 ranges, which nobody has read yet."""
     folder = Path(shutil.copytree(made, tmp_path / "place"))
-    in_sqlite = Store(servers=[], addresses=[f"sqlite:{folder}/leases.db"])
-    try:
-        store = getattr(request, "param", lambda: in_sqlite)()
-    except Missing as missing:
-        pytest.skip(str(missing))
-    with ExitStack() as running_servers:
-        for server in store.servers:
-            running_servers.callback(server.discard)
-            server.start()
-        yield Fleet(folder, store)
+    return Fleet(folder, f"sqlite:{folder}/leases.db")
 
 
 # Hosts
@@ -204,54 +159,17 @@ async def test_a_frozen_host_that_wakes_up_delivers_nothing_under_a_lease_that_i
 # Servers
 
 
-async def restart(server: Server) -> None:
-    """Kill a server, and start it over the data that it had written."""
-    await asyncio.to_thread(server.kill)
-    await asyncio.to_thread(server.start)
-
-
-@pytest.mark.parametrize("fleet", [in_postgres], indirect=True)
 async def test_writes_whose_answers_are_lost_lose_nothing(fleet: Fleet) -> None:
-    async with cutting(fleet.store.servers[0].port) as proxy:
-        through = Fleet(fleet.folder, fleet.store.at(proxy.port))
-        async with through.anna_and_ben() as (anna, ben):
+    try:
+        postgres = servers.postgres()
+    except servers.Missing as missing:
+        pytest.skip(str(missing))
+    async with cutting(postgres.port) as proxy:
+        address = f"{postgres.url}?fleet=cut"
+        fleet.leases = address.replace(f":{postgres.port}", f":{proxy.port}")
+        async with fleet.anna_and_ben() as (anna, ben):
             cuts = asyncio.create_task(proxy.cut_again_and_again(0.15))
             await fleet.until_handed(ben)
             cuts.cancel()
             await fleet.stop(anna, ben, repeats=CRASH)
         assert proxy.cuts > 5
-
-
-@pytest.mark.parametrize("fleet", [in_blobs], indirect=True)
-async def test_blobs_that_come_back_as_they_were_some_seconds_ago_lose_nothing(
-    fleet: Fleet,
-) -> None:
-    """As after a restore: what was checkpointed since may come again; nothing is skipped.
-
-    Azurite writes what it keeps every five seconds.
-    """
-    async with fleet.host("anna") as anna, fleet.host("ben") as ben:
-        await fleet.until_owned(anna, BOTH)
-        await asyncio.sleep(6)
-        await fleet.append()
-        await fleet.until_all_go_on(ben)
-        await restart(fleet.store.servers[0])
-        anna.process.kill()
-        await fleet.until_handed(ben)
-        await fleet.stop(ben, repeats=CHANGES)
-
-
-@pytest.mark.parametrize("fleet", [in_redis_and_postgres], indirect=True)
-async def test_ownership_that_redis_forgets_is_found_again_and_checkpoints_stay(
-    fleet: Fleet,
-) -> None:
-    """The server is flushed while hosts run, and then dies and comes back empty."""
-    async with fleet.anna_and_ben() as (anna, ben):
-        redis = fleet.store.servers[0]
-        assert isinstance(redis, Redis)
-        assert redis.ask("FLUSHALL").startswith("+OK")
-        await fleet.until_owned(anna, BOTH)
-        await restart(redis)
-        await fleet.until_handed(ben)
-        await fleet.until_owned(anna, BOTH)
-        await fleet.stop(anna, ben, repeats=CRASH)

@@ -41,6 +41,17 @@ def test_nothing_can_be_read_from_a_standard_input_that_is_closed(
     assert (done.returncode, done.stderr) == (2, says)
 
 
+@pytest.mark.parametrize("redirection", ["<&-", "<a-file"])
+def test_the_end_of_a_standard_input_that_is_no_pipe_is_a_mistake_with_advice(
+    tmp_path: Path, redirection: str
+) -> None:
+    (tmp_path / "a-file").touch()
+    done = run(f"run --observer=count --stop-at-eof {redirection}", tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert done.stderr.startswith("changefeed: --stop-at-eof ")
+    assert done.stderr.endswith("leave it out\n")
+
+
 # Python itself loses an interrupt, or shows a traceback, before it runs anything of ours. On a
 # busy machine that takes a second.
 BEGUN = "from changefeed.cli import main; print('begun', flush=True); main()"

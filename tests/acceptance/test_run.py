@@ -76,20 +76,6 @@ async def test_endpoints_answer_at_the_address_that_the_member_record_tells(
         await host.stops()
 
 
-async def test_a_second_process_under_one_name_is_refused_and_the_first_goes_on(
-    place: Path,
-) -> None:
-    async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as first:
-        await first.says('"event": "lease.acquired"', times=4)
-        async with running(*RUN, "--observer=count", "--name=anna", cwd=place) as second:
-            assert await second.ends() == 2
-        assert "another living process runs as host 'anna'" in second.said
-        assert "--name" in second.said
-        assert "Traceback" not in second.said
-        assert owners(place) == ["anna"] * 4
-        await first.stops()
-
-
 STUCK = """
 import threading, time, logging
 

@@ -167,6 +167,7 @@ async def test_what_is_no_log_is_refused_with_advice(tmp_path: Path) -> None:
         "missing": "make one with: changefeed produce",
         "empty": "Give the directory of a log",
         "file": "Give the directory of a log",
+        "n" * 300: "Give this user the right to read it",
         "json": "none of a cluster",
         "db": "of an earlier version, in SQLite: read it with that version",
     }.items():
