@@ -94,7 +94,7 @@ def _check_sizes(batch: Batch, name: str, sizes: bytes, data: bytes) -> None:
     numbers = memoryview(sizes).cast("I")
     if sum(numbers) != len(data):
         raise _wrong(batch, f"its {name} have other sizes than it says")
-    if len(data) > RECORD_BYTES and max(numbers, default=0) > RECORD_BYTES:
+    if len(data) > RECORD_BYTES and max(numbers) > RECORD_BYTES:
         raise FeedRefused(
             f"a record for {batch.partition!r} has {max(numbers)} bytes in {name}, "
             f"{RECORD_BYTES} is the most: keep the body elsewhere, and append a reference"

@@ -52,6 +52,8 @@ async def a_row(
     row.open("orders", [RangeId(P1)])
     running = asyncio.create_task(row.run())
     yield row, durable
+    if row.lost:
+        await asyncio.wait_for(running, 1)  # it ends by itself
     running.cancel()
     await asyncio.wait([running])
 
@@ -185,6 +187,13 @@ async def test_an_object_that_is_full_goes_whatever_the_number_of_those_before()
         began = loop.time()
         await sent(row, "b", 101)
         assert loop.time() - began == pytest.approx(0.01)
+
+
+async def test_what_waits_behind_full_objects_goes_into_the_newest() -> None:
+    settings = dataclasses.replace(SETTINGS, in_flight=1, flush_bytes=1)
+    async with a_row(SlowStore(), settings) as (row, durable):
+        await asyncio.gather(*(sent(row, "a", n) for n in range(1, 5)))
+        assert durable == [1, 2, 3, 4]
 
 
 async def silent_then_again(settings: CoreSettings, wall_us: Callable[[], int]) -> object:
