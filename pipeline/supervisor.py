@@ -97,11 +97,11 @@ def keep_running(
     hold: DrainGate,
     *,
     progress: TableProgress,
+    fillers: Mapping[str, Filler],
     stop_timeout: float = STOP_TIMEOUT,
     tries: int | None = None,
     look: Callable[[], None] = lambda: None,
     failed: Callable[[str], None] = lambda _: None,
-    fillers: Mapping[str, Filler] | None = None,
 ) -> None:
     """Run queries until asked to stop, or until all have ended by themselves.
 
@@ -117,9 +117,7 @@ def keep_running(
         _RunningQuery(
             name=name,
             start=partial(try_again, start, stop, partial(failed, name)),
-            fill=partial(try_again, fillers[name], stop, partial(failed, name))
-            if fillers and name in fillers
-            else _nothing,
+            fill=partial(try_again, fillers.get(name, _nothing), stop, partial(failed, name)),
         )
         for name, start in starters.items()
     ]

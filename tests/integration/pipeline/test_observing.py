@@ -60,7 +60,9 @@ def test_an_observer_gets_all_in_order_by_key_but_what_it_cannot_handle(
     for total, epoch in ((1500, 11), (1503, 12)):
         hold = DrainGate(tmp_path)
         wanted = Observing(spark=spark, settings=settings, hold=hold, start=start, once=True)
-        keep_running({OBSERVER: wanted.started}, Stopping(), hold, progress=TableProgress())
+        keep_running(
+            {OBSERVER: wanted.started}, Stopping(), hold, progress=TableProgress(), fillers={}
+        )
         done, epochs = written(tmp_path / "out")
         aside = asyncio.run(put_aside(settings.observer.dead_letters))
         assert aside

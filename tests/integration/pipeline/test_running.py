@@ -53,7 +53,8 @@ def test_a_query_goes_on_when_its_feed_is_back_and_its_batches_are_counted(
         meter = MeterProvider([reader]).get_meter("test")
         with listened(spark, PipelineListener(access, progress, meter)):
             look = partial(_remember, progress, reasons)
-            keep_running({"orders": start}, Stopping(), hold, progress=progress, look=look)
+            starters = {"orders": start}
+            keep_running(starters, Stopping(), hold, progress=progress, fillers={}, look=look)
             _wait_for_events(spark)
     assert counts == [0, 15, 15]  # the first batch settles where to begin
     assert "the feed is locked. Ask again" in reasons

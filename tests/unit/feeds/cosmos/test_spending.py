@@ -49,7 +49,12 @@ def test_no_stretch_of_time_costs_more_than_its_share(
     assert sum(x for _, x in asked) >= least
 
 
-async def test_a_long_wait_is_told_instead_of_waited_for() -> None:
+async def test_a_wait_is_waited_for_and_a_long_one_is_told_instead() -> None:
+    clock = asyncio.get_running_loop().time
+    budget, began = Budget(1), clock()
+    budget.charged(20, await budget.reserve())
+    await budget.reserve()
+    assert clock() == pytest.approx(began + 20)
     budget = Budget(1)
     budget.charged(100, await budget.reserve())
     with pytest.raises(FeedUnavailable, match="max_ru=1") as told:
