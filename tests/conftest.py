@@ -72,6 +72,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("default"))  # Spark's are not ours
 
 
+_pytest_failed = list[str]()
+
+
+def pytest_internalerror(excrepr: object) -> None:
+    _pytest_failed.append(str(excrepr))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where pytest itself failed in a process of xdist, which would end the run with 0."""
+    if _pytest_failed:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+
 @pytest.fixture(autouse=True)
 def _no_handlers_left_behind() -> Iterator[None]:
     """Take away the handlers of commands that ran inside a test: their stream is closed."""
