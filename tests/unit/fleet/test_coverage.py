@@ -11,6 +11,7 @@ import pytest
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.coverage import check_coverage, uncovered
+from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.leases.memory import MemoryLeases
@@ -61,6 +62,14 @@ def test_keys_that_no_lease_holds_are_named(
     (found,) = found_in(leases, [LOW, HIGH])
     assert found.severity is severity
     assert keys in found.text
+
+
+def test_keys_that_two_leases_hold_are_named_with_both() -> None:
+    found = found_in([held(WHOLE), held(LOW), held(HIGH)], [LOW, HIGH])
+    assert {x.severity for x in found} == {Severity.PROBLEM}
+    for one, half in zip(found, (LOW, HIGH), strict=True):
+        assert f"range {WHOLE.id} " in one.text
+        assert f"range {half.id} " in one.text
 
 
 @pytest.mark.parametrize(
@@ -127,6 +136,14 @@ async def test_a_lease_of_a_range_that_the_feed_never_had_is_a_problem() -> None
     leases = make.lease(only, at="0"), make.lease("r7", at="0")
     (found,) = await checked(MemoryFeed(1), *leases)
     assert (found.severity, "r7" in found.text) == (Severity.PROBLEM, True)
+
+
+async def test_leases_about_another_feed_are_a_problem_and_compared_with_none() -> None:
+    container = MemoryLeases()
+    await join_fleet(container, "another")
+    await container.create(make.lease("r7", at="0"))
+    (found,) = [x async for x in check_coverage(MemoryFeed(1), container, start="now")]
+    assert (found.severity, "another" in found.text) == (Severity.PROBLEM, True)
 
 
 async def test_a_lease_that_its_store_cannot_give_is_named_and_the_others_are_looked_at() -> (
