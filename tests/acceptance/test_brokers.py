@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -91,12 +90,3 @@ async def a_status_is_watched_while_ranges_split(cwd: Path, where: str) -> None:
         assert await watching.ends() == 128 + signal.SIGINT
     shown = await asyncio.to_thread(log, cwd, "status", where, "--all")
     assert shown.count("ended") == 4
-
-
-def test_a_port_that_another_program_has_is_told_with_its_setting(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        flags = (f"--cluster=file://{tmp_path}/cluster", "--name=b", f"--set=web.port={port}")
-        done = changefeed("broker", *flags, cwd=tmp_path)
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
-    assert f"port {port} of 127.0.0.1: another program has it" in done.stderr
