@@ -65,14 +65,8 @@ class Checkpointer:
         self._moved = LightEvent()
 
     @property
-    def unwritten(self) -> Checkpoint | None:
-        """What is done by now, and what counts against the rest, if it is not stored yet."""
-        reached = self.reached
-        return None if reached == self._owned.stored else reached
-
-    @property
     def reached(self) -> Checkpoint:
-        """What is done by now."""
+        """What is done by now, and what counts against the rest."""
         return self._progress.checkpoint(self._failures())
 
     @property
@@ -125,12 +119,12 @@ class Checkpointer:
             self._urgent.set()
             await self._moved.wait()
 
-    async def stop(self) -> Checkpoint | None:
+    async def stop(self) -> Checkpoint:
         """Write nothing more; return what the last write of the lease should carry."""
         self._stopped = True
         self._urgent.set()
         await self._idle.wait()
-        return self.unwritten
+        return self.reached
 
     async def _write_all(self) -> None:
         """Be the writer, until everything is written."""
@@ -147,8 +141,7 @@ class Checkpointer:
     async def _write(self) -> None:
         wanted, said, unsaid = self.reached, self._said, self._progress.uncovered
         assert said > self._written, f"{wanted} of {self._owned.range_id!r} again"
-        if wanted != self._owned.stored:
-            await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
+        await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
         self._events.checkpointed(self._owned.range_id, wanted.position)
         self._written, self._unsaid = said, unsaid
         self._moved.set()

@@ -32,6 +32,7 @@ Limits: one epoch, one object. When the lease comes back later, it is another ob
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Never
 
@@ -170,11 +171,19 @@ class OwnedLease:
         self._keep_from(sent)
         self._seen_at = max(self._seen_at, sent)
 
+    def _is_stored(self, checkpoint: Checkpoint) -> bool:
+        """Whether it surely is: no write without an answer has carried another one."""
+        return checkpoint == self.stored == self._sent
+
     async def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write it, unless it is stored."""
+        if self._is_stored(checkpoint):
+            return
         self.check()
         if self.deaths != NO_DEATHS:
             self._progress(checkpoint)
-        await self._write(lambda lease: lease.with_checkpoint(checkpoint), position_alone=True)
+        change = partial(Lease.with_checkpoint, checkpoint=checkpoint)
+        await self._write(change, position_alone=True)
 
     async def tell_deaths(self) -> None:
         """Write what is new in ``deaths``, if anything is, or may be."""
@@ -192,23 +201,21 @@ class OwnedLease:
             lambda x: replace(x, key_request=answered) if x.key_request == asked else x
         )
 
-    async def give_up(
-        self, end: Callable[[Lease], Lease], checkpoint: Checkpoint | None
-    ) -> None:
-        """Write the lease for the last time, with a last checkpoint if there is one.
+    async def give_up(self, end: Callable[[Lease], Lease], checkpoint: Checkpoint) -> None:
+        """Write the lease for the last time, with a last checkpoint unless it is stored.
 
         ``end`` says how it goes on: released, handed over, finished. Under the lock it is
         given the lease as it is by then, so it sees a request that was withdrawn.
-        Without a checkpoint this is allowed even when it may no longer be acted upon:
+        Without a new checkpoint this is allowed even when it may no longer be acted upon:
         either it is still ours, or the write fails.
         """
         self._giving_up = True
-        if checkpoint is not None:
+        if self._is_stored(checkpoint):
+            await self._write(end)
+        else:
             self.check()
             self._progress(checkpoint)
             await self._write(lambda lease: end(lease.with_checkpoint(checkpoint)))
-        else:
-            await self._write(end)
         self.given_up = True  # before a renewal that waits for the lock goes on
 
     async def _write(

@@ -128,9 +128,7 @@ class Worker:
         give_up = partial(self._give_up_in_turn, end, last)
         await self._retrier.call("give up", give_up, longest_delay=_MAX_DELAY_AT_END)
 
-    async def _give_up_in_turn(
-        self, end: Callable[[Lease], Lease], last: Checkpoint | None
-    ) -> None:
+    async def _give_up_in_turn(self, end: Callable[[Lease], Lease], last: Checkpoint) -> None:
         async with self._shared.give_ups:
             await self.owned.give_up(lambda x: end(self.described(x)), last)
 
@@ -170,8 +168,8 @@ class Worker:
             self.left_to_expire = "a call of the observer could not be ended"
             return reason
         self.left_to_expire = "it could not be released in time"  # until it is
-        unwritten = self._checkpoints.unwritten
-        release = partial(self._give_up_in_turn, Lease.released, unwritten)
+        last = self._checkpoints.reached
+        release = partial(self._give_up_in_turn, Lease.released, last)
         try:
             async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
                 await self._retrier.call("release", release)

@@ -170,7 +170,7 @@ def a_checkpoint_writes_back_the_ownership_that_it_knows(m: Patch) -> None:
 def a_lease_is_given_up_beside_a_checkpoint_under_way(m: Patch) -> None:
     async def stop(self: Checkpointer) -> object:
         self._stopped = True
-        return self.unwritten
+        return self.reached
 
     m.patch(Checkpointer, "stop", stop)
 

@@ -85,7 +85,8 @@ def a_lease_is_handed_over_before_its_reader_is_done(m: Patch) -> None:
 
     def leave(self: Worker, lease: Lease) -> None:
         old(self, lease)
-        asyncio.get_running_loop().create_task(self.owned.give_up(self._handed_over, None))
+        given_up = self.owned.give_up(self._handed_over, self.owned.stored)
+        asyncio.get_running_loop().create_task(given_up)
 
     m.patch(Worker, "_leave", leave)
 

@@ -74,9 +74,9 @@ async def test_of_the_positions_said_meanwhile_only_the_newest_is_written() -> N
         for position in "234":
             reach(progress, writer, position)
         await asyncio.sleep(4.5)
-        assert (await slow.stored(), writer.unwritten) == ("1", Checkpoint.of_text("4"))
+        assert (await slow.stored(), writer.reached.text) == ("1", "4")
         await asyncio.sleep(5)
-        assert (await slow.stored(), writer.unwritten) == ("4", None)
+        assert (await slow.stored(), writer.reached.text) == ("4", "4")
 
 
 async def test_a_position_without_changes_is_written() -> None:
@@ -98,6 +98,17 @@ async def test_a_write_under_way_does_not_count_for_what_was_said_after_it() -> 
         assert asyncio.get_running_loop().time() == 5
         await writer.written()
         assert asyncio.get_running_loop().time() == 10
+
+
+async def test_what_is_in_hand_and_what_is_done_and_not_stored_are_together_so_many() -> None:
+    changes = [make.change(n) for n in range(1, 17)]
+    async with writing(Slow(), max_unacknowledged=20) as (progress, writer):
+        writer.returned(progress.read(changes[:8], Position("8")))
+        progress.read(changes[8:], Position("16"))
+        assert await writer.room_for(4)
+        assert asyncio.get_running_loop().time() == 0
+        assert await writer.room_for(5)
+        assert asyncio.get_running_loop().time() == 5
 
 
 async def test_what_a_write_could_not_say_is_not_stored_though_the_next_one_can() -> None:

@@ -96,7 +96,7 @@ async def test_a_lease_that_is_being_given_up_is_not_lost_to_its_own_release() -
         return released
 
     owner.leases.replace = answered_late  # type: ignore[method-assign]
-    giving_up = asyncio.create_task(owned.give_up(Lease.released, None))
+    giving_up = asyncio.create_task(owned.give_up(Lease.released, owned.stored))
     await stored.wait()
     await owner.look()
     assert not owned.lost

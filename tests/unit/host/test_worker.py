@@ -123,7 +123,6 @@ async def test_what_was_not_delivered_cannot_be_done(
 
 
 AT_ONCE = {"attempts": 1, "max_delay": 9}
-SLOW = Calls(lasting={"checkpoint": 6})
 
 
 async def test_a_closed_observer_cannot_say_that_what_its_successor_was_given_is_done() -> None:
@@ -152,38 +151,6 @@ async def test_a_closed_observer_cannot_say_that_what_its_successor_was_given_is
         second.checkpoint(last)
         await asyncio.sleep(5)
         assert (await lease_in(container)).position == "5"
-
-
-class HalfWay(Handed):
-    """Says of each batch that its first half is done; keeps how much was not stored then."""
-
-    def __init__(self, container: MemoryLeases) -> None:
-        super().__init__()
-        self._container = container
-        self.unstored: list[int] = []
-
-    async def process(self, context: Context, changes: Sequence[Change]) -> None:
-        await super().process(context, changes)
-        context.checkpoint(changes[len(changes) // 2 - 1])
-        stored = (await lease_in(self._container)).position
-        assert stored is not None
-        self.unstored.append(changes[-1].sequence - int(stored))
-
-
-async def test_what_is_in_hand_and_what_is_done_and_not_stored_are_together_so_many() -> None:
-    feed, container = make.memory_feed(1, 400), MemoryLeases()
-    slow, observer = proxied(container, SLOW), HalfWay(container)
-    parts: Sections = {
-        "feed": {"page_size": 8},
-        "observer": {"checkpoint": "manual", "max_unacknowledged": 20},
-    }
-    async with fleet_of(lambda: observer, feed, slow, parts) as running:
-        running.start("a")
-        await asyncio.sleep(5)
-        assert observer.unstored == [8, 16]
-        await asyncio.sleep(300)
-        assert len(observer.changes) == 400
-        assert max(observer.unstored) == 20
 
 
 @pytest.mark.parametrize("policy", ["batch", 3600])
