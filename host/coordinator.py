@@ -142,9 +142,9 @@ class Coordinator:
         self._own = decision.own
         self._fenced.clear()
         self._highest_epoch = max(self._highest_epoch, *(x.epoch for x in leases), 0)
-        self._pool.listed(fleet, decision.splits)
         reports = fleet.reporter == self._me
         self._events.listed(fleet, fleet.unassigned(decision.readable) if reports else {})
+        self._pool.listed(fleet, decision.splits)
         gaps = [x.range for x in decision.gaps]
         begins = self._discovery.begins = decision.begins and self._discovery.root is None
         if begins or decision.asks or {x.id for x in gaps} - self._discovery.starts.keys():

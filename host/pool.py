@@ -1,7 +1,7 @@
 """The workers of one host, from their leases to their ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from changefeed.feeds.feed import Position, RangeId
@@ -10,7 +10,7 @@ from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker
 from changefeed.leases.fleet import Fleet
-from changefeed.leases.lease import HostName, Lease
+from changefeed.leases.lease import Lease
 from changefeed.runtime.errors import Failure
 
 _CANCELS = 4
@@ -46,7 +46,6 @@ class WorkerPool:
         """By range."""
         self._tasks: dict[asyncio.Task[None], Worker] = {}
         self._stopping = False
-        self._alive: Collection[HostName] = ()
         self.stuck: set[RangeId] = set()
         """What has no worker any more, but perhaps a call that could not be ended."""
         self.left_to_expire: set[RangeId] = set()
@@ -76,7 +75,6 @@ class WorkerPool:
             f"worker of epoch {self.workers[owned.range_id].owned.lease.epoch}"
         )
         worker = self._make_worker(owned)
-        worker.alive = self._alive
         self.workers[owned.range_id] = worker
         self._renewer.keep(owned, worker.described)
         self._started(owned.range_id)
@@ -93,9 +91,7 @@ class WorkerPool:
         """Have each worker look at its lease as listed. Have the ranges of ``splits`` split
         into so many parts, and no others.
         """
-        self._alive = fleet.alive
         for range_id, worker in self.workers.items():
-            worker.alive = fleet.alive
             worker.owned.listed(fleet.leases.get(range_id), asked=fleet.at.asked)
             worker.delivery.split_into = splits.get(range_id)
             worker.delivery.look()

@@ -23,7 +23,7 @@ for that: it ends, calls the observer no more, and leaves the lease to expire.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -63,8 +63,6 @@ class Worker:
         """Whether nothing is in hand any more: the lease is all that is left to give up."""
         self.left_to_expire: str | None = None
         """Why the lease still has our name though nothing reads it, once that is so."""
-        self.alive: Collection[HostName] = ()
-        """The hosts that may own leases, as last listed."""
         self._asked: KeyRequest | None = None  # by a person, the last time
         self.delivery = Delivery(
             owned,
@@ -152,7 +150,7 @@ class Worker:
 
     def _handed_over(self, lease: Lease) -> Lease:
         """Hand over to the host that asks by now; if it is dead, any host may have it."""
-        if lease.next_owner in self.alive:
+        if lease.next_owner in self._events.activity.fleet.alive:
             return lease.handed_over()
         return lease.released()
 
@@ -199,9 +197,9 @@ class Worker:
             self._start(self._end_as_lost())
         elif self.delivered:
             return  # the last write says how it goes on
-        elif lease.paused is not None or asker in self.alive:
+        elif lease.paused is not None or asker in self._events.activity.fleet.alive:
             self._leave(lease)
-        elif asker is not None:
+        elif asker is not None and self._is_gone(asker):
             self.owned.doubted = True  # a renewal clears the request (``described``)
         elif asked is not None and not asked.answer and asked != self._asked:
             self._asked = asked
@@ -226,6 +224,15 @@ class Worker:
         request of a host that is gone.
         """
         health = self._events.activity.of(self.owned.range_id).health
-        if lease.next_owner is not None and lease.next_owner not in self.alive:
+        if lease.next_owner is not None and self._is_gone(lease.next_owner):
             lease = lease.requested_by(None)
         return self.meter.written_to(lease.with_health(health))
+
+    def _is_gone(self, asker: HostName) -> bool:
+        """Whether the last listing has the request of a host that it does not show alive. One
+        that asks since then may have just come.
+        """
+        fleet = self._events.activity.fleet
+        listed = fleet.leases.get(self.owned.range_id)
+        seen = listed is not None and listed.next_owner == asker
+        return seen and asker not in fleet.alive

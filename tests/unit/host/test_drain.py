@@ -206,6 +206,22 @@ async def test_nothing_more_is_delivered_by_a_stop_that_meets_a_wait_for_a_check
     assert observer.sequences == [1, 2, 3, 4, 5]
 
 
+async def test_the_request_of_a_host_that_came_since_the_last_listing_stands() -> None:
+    feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()
+    parts: Sections = {"timing": {"balance_interval": 10.0}}
+    async with fleet_of(lambda: observer, feed, container, parts) as running:
+        running.start("a")
+        await asyncio.sleep(15)
+        await container.put_member(make.member("c"))
+        await container.replace((await lease_in(container)).requested_by(HostName("c")))
+        feed.append("late")  # its checkpoint finds the request
+        await asyncio.sleep(3)
+        lease = await lease_in(container)
+        assert (lease.position, lease.next_owner) == ("6", "c")
+        await asyncio.sleep(10)
+        assert (await lease_in(container)).owner == "c"
+
+
 async def test_the_request_of_a_host_that_is_dead_is_cleared_and_stops_no_reading() -> None:
     """It is asked for each second: rounds clear a request before most renewals see it."""
     feed, container, observer = make.memory_feed(1, 5), MemoryLeases(), Handed()

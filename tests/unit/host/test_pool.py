@@ -10,7 +10,6 @@ import pytest
 from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
-from changefeed.host.membership import Membership
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
@@ -67,21 +66,6 @@ async def test_a_worker_that_is_cancelled_though_nobody_asked_for_it_stops_the_h
     container = MemoryLeases()
     make = ObserverSetup(cancels, ObserverSettings(), HostEvents(HostName("fleet")), Random(1))
     async with Fleet(MemoryFeed(2), container, observers=make) as fleet:
-        fleet.start("a")
-        with pytest.raises(Failure, match="was cancelled without a request to stop"):
-            await asyncio.wait_for(fleet.running["a"], 60)
-        assert set((await fleet.owners()).values()) == {None}
-
-
-async def test_so_does_a_task_of_the_host_that_is_cancelled_by_what_it_calls(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def cancelled(_: Membership) -> None:
-        await asyncio.sleep(30)
-        raise asyncio.CancelledError
-
-    monkeypatch.setattr(Membership, "keep_alive", cancelled)
-    async with Fleet(MemoryFeed(2)) as fleet:
         fleet.start("a")
         with pytest.raises(Failure, match="was cancelled without a request to stop"):
             await asyncio.wait_for(fleet.running["a"], 60)
