@@ -5,7 +5,7 @@ writes the answer: only the owner knows which keys wait.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from changefeed.host.settings import Settings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.fleet import foreign_owners
-from changefeed.leases.lease import HostName, KeyRequest, Lease
+from changefeed.leases.lease import KeyRequest, Lease
 from changefeed.leases.updating import update_lease
 from changefeed.runtime.errors import Failure, UserError
 
@@ -45,8 +45,7 @@ async def ask_owner(
     where no answer came within so many seconds, and what containers raise.
     """
     (listed,) = named_leases(await container.list(), [name])
-    members = [x.name for x in await container.members()]
-    _check_owner(listed, foreign_owners([listed], members))
+    _check_owner(listed)
     request = KeyRequest(id=uuid4().hex, key=key, aside=aside)
     try:
         await update_lease(
@@ -64,14 +63,14 @@ async def ask_owner(
     return _in_words(lease, request)
 
 
-def _check_owner(lease: Lease, foreign: Collection[HostName]) -> None:
+def _check_owner(lease: Lease) -> None:
     if lease.owner is None:
         why = f"is paused ({lease.paused})" if lease.paused else "has no owner"
         raise UserError(
             f"range {lease.range_id} {why}: only the host that reads a range can try a change "
             f"of it, or put it aside"
         )
-    if lease.owner in foreign:
+    if foreign_owners([lease]):
         raise UserError(
             f"range {lease.range_id} is read by {lease.owner}, a processor of another kind: it "
             f"knows of no keys that wait"

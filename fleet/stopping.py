@@ -62,8 +62,7 @@ class LeasedFeed:
         """
         leases = await self.container.list()
         await self.feed.ranges()
-        members = [x.name for x in await self.container.members()]
-        if foreign := foreign_owners(leases, members):
+        if foreign := foreign_owners(leases):
             raise UserError(
                 f"{', '.join(sorted(foreign))} is a host of another kind, which would read on "
                 f"what was split or merged: stop those hosts first"

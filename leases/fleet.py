@@ -239,7 +239,7 @@ class FleetWatch:
         expired = frozenset(x for x, y in since.items() if y <= latest)
         dead = frozenset(x for x, y in record_since.items() if y <= latest)
         living = [x for x in (*since.values(), *record_since.values()) if x > latest]
-        foreign = foreign_owners(owned, records)
+        foreign = foreign_owners(owned) - records.keys()
         # What looks dead may yet live, and a record may be missing in a torn listing.
         self._shared = self._shared or not foreign <= self._ours
         self._ours |= records.keys() | {x.owner for x in owned} - foreign
@@ -285,14 +285,12 @@ class FleetWatch:
         return alive
 
 
-def foreign_owners(
-    leases: Collection[Lease], members: Collection[HostName]
-) -> frozenset[HostName]:
-    """Return the owners that are processors of another kind: they keep no record, and have no
-    lease that names their incarnation, or was handed over to them (``cooling``).
+def foreign_owners(leases: Collection[Lease]) -> frozenset[HostName]:
+    """Return the owners that are processors of another kind: they have no lease that names
+    their incarnation, or was handed over to them (``cooling``).
     """
     ours = {x.owner for x in leases if x.incarnation is not None or x.cooling}
-    return frozenset(x.owner for x in leases if x.owner is not None) - ours - {*members}
+    return frozenset(x.owner for x in leases if x.owner is not None) - ours
 
 
 def is_placeholder(member: Member) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from changefeed.cli.waiting_keys import ask_owner
 from changefeed.feeds.feed import Change
@@ -139,3 +140,12 @@ async def test_what_nobody_can_answer_is_told() -> None:
         await fleet.stop("berta")
         with pytest.raises(UserError, match="has no owner"):
             await ask(fleet, "key-5", aside=True)
+
+
+async def test_an_owner_of_another_kind_is_not_asked_and_one_that_is_yet_to_begin_is() -> None:
+    fleet = fleet_of(Failing(), PATIENT, await make.leases(make.lease(owner="net", at="0")))
+    with pytest.raises(UserError, match="net, a processor of another kind"):
+        await ask(fleet, "key-5")
+    await fleet.container.replace(replace(await lease_in(fleet.container), cooling=True))
+    with pytest.raises(Failure, match="net has not answered for 30 s"):
+        await ask(fleet, "key-5")
