@@ -359,19 +359,20 @@ async def test_a_segment_stays_while_some_of_it_is_kept() -> None:
 async def test_a_run_is_not_named_while_an_object_of_it_is_damaged() -> None:
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as core:
-        await fill(core, P1, 65)
-        key = flush_key(1, "broker-1", 30)
-        whole = store.objects[key]
-        store.objects[key] = whole[:-1] + bytes([whole[-1] ^ 1])
         one = await compactor(core, store)
-        with captured_logs("WARNING") as said:
-            assert not await one.step()
-            assert not await one.step()
-        assert [x["event"] for x in said] == ["broker.failed"]
-        assert not runs(store)
-        store.objects[key] = whole
-        assert await one.step()
-        assert segments(store) == [(1, 64)]
+        for first in (1, 65):  # the second time, it is said again
+            await fill(core, P1, 65)
+            await one._readers.row(core.catalog, 1, "broker-1").tail()
+            key = flush_key(1, "broker-1", first + 29)
+            whole, store.objects[key] = store.objects[key], store.objects[key][:-1]
+            with captured_logs("WARNING") as said:
+                assert not await one.step()
+                assert not await one.step()
+            assert [x["event"] for x in said] == ["broker.failed"]
+            assert len(runs(store)) == first // 64
+            store.objects[key] = whole
+            assert await one.step()
+            assert segments(store)[-1] == (first, first + 63)
 
 
 async def test_a_run_is_not_made_of_records_that_do_not_follow_each_other() -> None:
