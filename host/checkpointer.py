@@ -119,12 +119,11 @@ class Checkpointer:
             self._urgent.set()
             await self._moved.wait()
 
-    async def stop(self) -> Checkpoint:
-        """Write nothing more; return what the last write of the lease should carry."""
+    async def stop(self) -> None:
+        """Write nothing more: the last write of the lease carries what is done."""
         self._stopped = True
         self._urgent.set()
         await self._idle.wait()
-        return self.reached
 
     async def _write_all(self) -> None:
         """Be the writer, until everything is written."""

@@ -33,7 +33,6 @@ from changefeed.host.drain import Drain
 from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
 from changefeed.host.shared import WorkerContext
-from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, KeyRequest, Lease
 from changefeed.observers.observer import CloseReason
@@ -121,13 +120,13 @@ class Worker:
 
     async def _give_up(self, reason: CloseReason) -> None:
         """Write the lease for the last time; it carries the last checkpoint along."""
-        last = await self._checkpoints.stop()
-        end = self._end_for(reason)
-        give_up = partial(self._give_up_in_turn, end, last)
+        await self._checkpoints.stop()
+        give_up = partial(self._give_up_in_turn, self._end_for(reason))
         await self._retrier.call("give up", give_up, longest_delay=_MAX_DELAY_AT_END)
 
-    async def _give_up_in_turn(self, end: Callable[[Lease], Lease], last: Checkpoint) -> None:
+    async def _give_up_in_turn(self, end: Callable[[Lease], Lease]) -> None:
         async with self._shared.give_ups:
+            last = self._checkpoints.reached
             await self.owned.give_up(lambda x: end(self.described(x)), last)
 
     def _end_for(self, reason: CloseReason) -> Callable[[Lease], Lease]:
@@ -166,8 +165,7 @@ class Worker:
             self.left_to_expire = "a call of the observer could not be ended"
             return reason
         self.left_to_expire = "it could not be released in time"  # until it is
-        last = self._checkpoints.reached
-        release = partial(self._give_up_in_turn, Lease.released, last)
+        release = partial(self._give_up_in_turn, Lease.released)
         try:
             async with asyncio.timeout(_LAST_RELEASE_TIMEOUT):
                 await self._retrier.call("release", release)

@@ -168,9 +168,8 @@ def a_checkpoint_writes_back_the_ownership_that_it_knows(m: Patch) -> None:
 
 @mutant(rule=7, kills="unit/host/test_checkpointer.py")
 def a_lease_is_given_up_beside_a_checkpoint_under_way(m: Patch) -> None:
-    async def stop(self: Checkpointer) -> object:
+    async def stop(self: Checkpointer) -> None:
         self._stopped = True
-        return self.reached
 
     m.patch(Checkpointer, "stop", stop)
 
