@@ -14,7 +14,7 @@ import msgspec
 from changefeed.feeds.cosmos.client import Container
 from changefeed.feeds.cosmos.feed import CosmosFeed
 from changefeed.feeds.cosmos.requests import Requests
-from changefeed.feeds.errors import FeedError, FeedRefused
+from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import FeedRange, Position, RangeEnded, RangeId
 from changefeed.stores.cosmos.items import Document
 
@@ -28,20 +28,16 @@ class LeaseChanges:
 
     def __init__(self, container: Container) -> None:
         self._feed = CosmosFeed(Requests(container), mode="latest-version")
-        self._refused = False
 
     async def now(self) -> str | None:
-        """Return a token from which on changes are shown; ``None`` if that cannot be had."""
-        if self._refused:
-            return None
+        """Return a token from which on changes are shown; ``None`` if that cannot be had, as
+        without the rights to read them.
+        """
         try:
             token: _Token = {
                 x.id: await self._feed.start(x, "now") for x in await self._feed.ranges()
             }
-        except (FeedRefused, msgspec.ValidationError):
-            self._refused = True  # no rights to read it, or an endpoint that has none of ours
-            return None
-        except FeedError:
+        except (FeedError, msgspec.ValidationError):
             return None
         return msgspec.json.encode(token).decode()
 

@@ -51,9 +51,10 @@ class PostgresStore(Store):
             try:
                 return await self._listed(sorted(kinds), since, put)
             except StoreRefused:
-                self._can_list_changes = False  # what else is wrong shows when all is asked for
+                pass  # what else is wrong shows when all is asked for
         written = None if put is None else await self.put(put)
         rows = await self.database.fetch(self._all, self._fleet, sorted(kinds))
+        self._can_list_changes = False
         records = [_record(x) for x in rows]
         return Listed(records=records, total=len(records), token=WHOLE, put=written)
 

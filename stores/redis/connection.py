@@ -12,13 +12,13 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as NoConnection
-from redis.exceptions import RedisClusterException
+from redis.exceptions import RedisClusterException, RedisError
 
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
 from changefeed.runtime.tls import unreadable_file
 from changefeed.stores.redis.address import RedisAddress
-from changefeed.stores.redis.errors import translate_errors
+from changefeed.stores.redis.errors import is_read_only, translate_errors
 
 _OPTIONS: dict[str, Any] = {
     "socket_connect_timeout": 5,
@@ -64,15 +64,23 @@ class RedisCalls:
     raises. A host that renews or releases hundreds of leases at once waits instead.
     """
 
-    def __init__(self, address: RedisAddress) -> None:
+    def __init__(self, client: Any, address: RedisAddress) -> None:
         self.where = str(address)
+        self._client = client
         self._few = asyncio.Semaphore(_AT_ONCE)
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
         async with self._few:
             with translate_errors(self.where):
-                yield
+                try:
+                    yield
+                except RedisError as error:
+                    if is_read_only(error) and isinstance(self._client, Redis):
+                        # It keeps its connections; the address may lead to another by now.
+                        pool = self._client.connection_pool
+                        await pool.disconnect(inuse_connections=False)
+                    raise
 
 
 @asynccontextmanager

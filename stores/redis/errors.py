@@ -1,5 +1,6 @@
 """What Redis refuses or fails to do, in the errors of lease containers."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -88,13 +89,23 @@ def _translated(error: BaseException, where: str) -> StoreError:
 
 def _answered(error: RedisError, where: str) -> StoreError:
     text = in_one_line(error)
-    word = getattr(error, "status_code", None) or text.partition(" ")[0]
-    hint = _MAY_PASS.get(word)
-    if hint is not None:
-        return StoreUnavailable(f"{where}: {text}; {hint}")
+    word = _known_word(error)
+    if word is not None:
+        return StoreUnavailable(f"{where}: {text}; {_MAY_PASS[word]}")
     if isinstance(error, (NoConnection, NoAnswer)):
         return StoreUnavailable(f"{where}: no answer ({text})")
     if isinstance(error, ResponseError):
         advice = (y for x, y in _ADVICE.items() if x in text)
         return StoreRefused(f"{where}: {text}; {next(advice, _OTHERWISE)}")
     return StoreUnavailable(f"{where}: {text}")
+
+
+def is_read_only(error: RedisError) -> bool:
+    """Whether a server that took writes before has become a replica."""
+    return _known_word(error) == "READONLY"
+
+
+def _known_word(error: RedisError) -> str | None:
+    """Return what may pass. A server before 7 quotes it in what it says of a script."""
+    words = re.findall(r"[A-Z]+", f"{getattr(error, 'status_code', None)} {error}")
+    return next((x for x in words if x in _MAY_PASS), None)

@@ -22,7 +22,7 @@ class RedisStore(Store):
     def __init__(self, client: Any, address: RedisAddress, server: Info) -> None:
         self.server = server
         self._client = client
-        self._calls = RedisCalls(address)
+        self._calls = RedisCalls(client, address)
         self._address = address
         self._get = client.register_script(scripts.GET)
         self._put = client.register_script(scripts.PUT)

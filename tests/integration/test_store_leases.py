@@ -24,6 +24,7 @@ from changefeed.leases.listing import LeaseListing
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.runtime.diagnostics import Severity
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable
+from changefeed.stores.addresses import open_store
 from changefeed.stores.blob.address import read_address as read_blob_address
 from changefeed.stores.blob.connection import BlobSettings
 from changefeed.stores.blob.connection import connect as connect_blob
@@ -364,6 +365,12 @@ async def test_a_role_needs_no_more_than_to_read_and_write_rows(postgres: Postgr
         await database.fetch(
             "grant select, insert, update, delete on all tables in schema rights to limited"
         )
+        async with open_store(limited, opening()) as store:
+            await database.fetch("revoke select on rights.records from limited")
+            with pytest.raises(StoreRefused):
+                await store.list({"lease"})
+            await database.fetch("grant select on rights.records to limited")
+            assert (await store.list({"lease"})).token, "changes are listed again"
     assert set((await severities(limited, opening())).values()) == {Severity.FINE}
     async with open_container(limited, opening()) as leases:
         assert len(await leases.list()) == 1
@@ -438,6 +445,21 @@ async def test_a_replica_is_not_the_primary(redis: Redis) -> None:
             async with open_container(replica.url):
                 pass
         assert await severities(replica.url, opening()) == {"leases": Severity.PROBLEM}
+
+
+async def test_a_redis_that_was_demoted_is_left_for_the_one_that_took_over(
+    redis: Redis,
+) -> None:
+    with own(Redis) as first:
+        async with cutting(first.port) as proxy:
+            address = f"redis://127.0.0.1:{proxy.port}/0?fleet=promoted"
+            async with open_container(address, opening()) as leases:
+                await leases.create(lease())
+                first.ask("REPLICAOF", "127.0.0.1", str(redis.port))
+                proxy.lead_to(redis.port)
+                with pytest.raises(StoreUnavailable, match="it is a replica now"):
+                    await leases.create(lease("r1"))
+                assert (await leases.create(lease("r1"))).range_id == "r1"
 
 
 async def one_node_cluster(node: Redis) -> None:

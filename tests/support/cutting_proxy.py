@@ -33,6 +33,10 @@ class CuttingProxy:
             await asyncio.sleep(every)
             self.cut_the_next_answer()
 
+    def lead_to(self, port: int) -> None:
+        """Let connections that come lead to another server, as a name does after a failover."""
+        self._target = port
+
     def fall_silent(self) -> None:
         self._whole.clear()
 

@@ -17,6 +17,7 @@ from changefeed.stores.redis.errors import translate_errors
     [
         ReadOnlyError("You can't write against a read only replica.", status_code="READONLY"),
         OutOfMemoryError("command not allowed when memory is used", status_code="OOM"),
+        ResponseError("Error running script (call to f_1): @user_script: 8: -READONLY You"),
         ResponseError("MISCONF Redis is configured to save RDB snapshots"),
     ],
 )
