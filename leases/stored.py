@@ -291,10 +291,12 @@ class StoredCheckpoints(_Stored):
         written = await self._store.put(self._record(checkpoint, version))
         return None if written is None else self._checkpoint(written)
 
-    async def delete(self, checkpoint: KeptCheckpoint) -> None:
-        """Forget it, if its version is unchanged; one that was written since stays."""
+    async def delete(self, checkpoint: KeptCheckpoint) -> bool:
+        """Forget it, if its version is unchanged, and say whether that is so: one that was
+        written since stays.
+        """
         _, version = _split(checkpoint.version)
-        await self._store.delete(CHECKPOINTS, checkpoint.range_id, version)
+        return await self._store.delete(CHECKPOINTS, checkpoint.range_id, version)
 
     def _record(self, checkpoint: KeptCheckpoint, version: str) -> Record:
         claim = _Claim(epoch=checkpoint.epoch, write_id=checkpoint.write_id)

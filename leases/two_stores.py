@@ -243,8 +243,9 @@ class TwoStoreLeases:
         checkpoint = await self._checkpoints.read(lease.range_id)
         version = _seen(lease).ownership
         first = lease.ended and await self._is_stored(lease.range_id, version)
-        if first and checkpoint is not None:
-            await self._checkpoints.delete(checkpoint)
+        if first and checkpoint is not None and not await self._checkpoints.delete(checkpoint):
+            why = "its checkpoint was written since it was read"  # or is of a lagging replica
+            raise LeaseConflict(lease, lease.without_position(), why)
         with _reraise_for(lease):
             await self._ownership.delete(replace(lease, version=version))
         if checkpoint is not None and not first:

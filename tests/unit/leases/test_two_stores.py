@@ -182,6 +182,22 @@ async def test_a_lease_whose_checkpoint_was_wiped_has_no_position(
     assert (await stores.owned_by_a()).position == at(0)
 
 
+async def test_an_ended_lease_stays_until_its_checkpoint_is_gone(stores: Stores) -> None:
+    owned = await stores.owned_by_a()
+    old = await stores.checkpoints.read(R0)
+    owned = await stores.leases.checkpoint(owned.advanced_to(at(5)))
+    ended = await stores.leases.replace(owned.ended_in(make.end()))
+
+    async def lagging(name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        return old if name == "read" else await call()
+
+    with pytest.raises(LeaseConflict, match="its checkpoint was written"):
+        await stores.with_checkpoints_through(lagging).delete(ended)
+    assert (await stores.whole()).ended
+    await stores.leases.delete(ended)
+    assert (await stores.owned_by_a()).position == at(0)
+
+
 class WithoutRoom(MemoryStore):
     """A store in which a fleet is not written down, for once."""
 
