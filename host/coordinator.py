@@ -237,7 +237,8 @@ class Coordinator:
 
     async def _delete(self, leases: Iterable[tuple[Lease, str]]) -> None:
         for lease, reason in leases:
-            assert lease.owner is None, f"lease {lease.range_id!r} is being read"
+            unread = lease.ended or lease.owner is None
+            assert unread, f"lease {lease.range_id!r} is being read"
             with suppress(LeaseConflict):  # another host did, or will
                 await self._container.delete(lease)
                 self._events.deleted(lease, reason)
