@@ -77,13 +77,17 @@ class Blame:
     def died(self, process: str) -> None:
         self._careful.pop(process, None)
 
-    def killed(self, process: str, range_id: RangeId, change: Change) -> None:
-        """A process is about to die of this change."""
+    def killed(
+        self, process: str, range_id: RangeId, change: Change, *, robbed: bool = False
+    ) -> None:
+        """A process is about to die of this change. No owner counts the death of one that was
+        robbed of the lease while it lived.
+        """
         number = int(change.body)
         self._ended_by[process] = range_id, number
         self._killers.add(number)
         self._places.add((range_id, change.sequence))
-        self._in_a_row[range_id][number] += 1
+        self._in_a_row[range_id][number] += not robbed
         if self._in_a_row[range_id][number] > _MOST_DEATHS:
             raise Violation(f"change {number} has killed more than {_MOST_DEATHS} processes")
 

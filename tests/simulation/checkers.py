@@ -55,6 +55,7 @@ class Checker:
         self._claimed: dict[RangeId, int] = defaultdict(int)  # epochs of checkpoints apart
         self._ended = set[RangeId]()
         self._read_to_end = set[RangeId]()  # and forgotten
+        self._lost = set[RangeId]()  # ranges whose checkpoints were, at some time
         self._forgot_ownership = False  # so keys may come under a name without a checkpoint
         self._over = set[RangeId]()  # ended, and deleted: a part of such keys may come back
         self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
@@ -180,6 +181,9 @@ class Checker:
         else:
             self.blame.begins_anew(after.range_id)
             self._claim_stored(after, writer)
+            if before is None and after.range_id in self._lost and not after.epoch:
+                place = self.progress.place(after.position)
+                self.progress.moved(self._range[after.range_id], place)
         if writer == OPERATOR or writer in self.neighbours:
             self._taken_by_hand(before, after)
         if isinstance(after, Lease) and after.ended and writer in self.neighbours:
@@ -250,6 +254,7 @@ class Checker:
     def checkpoint_lost(self, range_id: RangeId) -> None:
         """A first checkpoint that was under way all the time may be stored in its place."""
         self._claimed.pop(range_id, None)
+        self._lost.add(range_id)
 
     def _taken_by_hand(
         self, before: Lease | KeptCheckpoint | None, after: Lease | KeptCheckpoint
