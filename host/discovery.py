@@ -141,10 +141,11 @@ class Discovery:
         """Return where keys without a lease begin: with the fleet, or with a later range."""
         root = () if self.root is None else self.root.children
         first = [x for x in root if x.range.shares_keys_with(found)]
-        at = self._settings.start
-        if self.ranges.inherits:
-            if len({x.start for x in first}) == 1:
-                return first[0].start
+        inherits, at = self.ranges.inherits, self._settings.start
+        same = [x.start for x in first if inherits or x.range.whole == found.whole]
+        if len({*same}) == 1:
+            return same[0]
+        if inherits:
             is_later = at == "now"  # than each of them
         else:
             is_later = all(x.range.generation < found.generation for x in first)

@@ -180,6 +180,9 @@ class Checker:
             self._lease_stored(before, after, writer)
         else:
             self.blame.begins_anew(after.range_id)
+            held = self.leases.get(after.range_id)
+            if before is None and held is not None and held.ended:
+                self._claimed.pop(after.range_id, None)  # it goes before its lease
             self._claim_stored(after, writer)
             if before is None and after.range_id in self._lost and not after.epoch:
                 place = self.progress.place(after.position)

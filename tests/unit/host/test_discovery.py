@@ -131,6 +131,9 @@ async def test_a_gap_begins_no_later_than_its_keys_do(
         discovery.root = RangeEnd(children=both)
         discovery.ranges = replace(discovery.ranges, inherits=inherits)
         assert await discovery._start_of(gap) == begins
+        discovery.root = make.end(gap, at="1")
+        part = replace(gap, id=RangeId("part"), of=gap.id, generation=(generation, 1))
+        assert await discovery._start_of(part) == "1"  # where its range began with the fleet
 
 
 async def test_hosts_that_start_together_create_many_leases_between_them() -> None:
