@@ -238,8 +238,9 @@ class Requests:
         self, answer: Answer, reserved: float, translator: Translator | None = None
     ) -> Answer | None:
         """Pay for an answer, and return it as ``_checked``."""
-        self.request_units += answer.request_units
-        self._budget.charged(answer.request_units, reserved)
+        units = answer.request_units
+        self.request_units += units
+        self._budget.charged(units, reserved)
         return self._checked(answer, translator)
 
     def _checked(self, answer: Answer, translator: Translator | None = None) -> Answer | None:
