@@ -78,16 +78,16 @@ class Blame:
         self._careful.pop(process, None)
 
     def killed(
-        self, process: str, range_id: RangeId, change: Change, *, robbed: bool = False
+        self, process: str, range_id: RangeId, change: Change, *, stolen: bool = False
     ) -> None:
-        """A process is about to die of this change. No owner counts the death of one that was
-        robbed of the lease while it lived.
+        """A process is about to die of this change. No owner counts its death if its lease was
+        stolen before.
         """
         number = int(change.body)
         self._ended_by[process] = range_id, number
         self._killers.add(number)
         self._places.add((range_id, change.sequence))
-        self._in_a_row[range_id][number] += not robbed
+        self._in_a_row[range_id][number] += int(not stolen)
         if self._in_a_row[range_id][number] > _MOST_DEATHS:
             raise Violation(f"change {number} has killed more than {_MOST_DEATHS} processes")
 

@@ -202,9 +202,9 @@ class SimulatedObserver:
         checker, killer = self._checker, changes[at]
         self._check(lambda: checker.finished(call.range_id, changes[:at]))
         held = checker.leases.get(call.range_id)
-        robbed = held is not None and held.epoch > call.epoch
+        stolen = held is not None and held.epoch > call.epoch
         blame = checker.blame
-        self._check(lambda: blame.killed(call.process, call.range_id, killer, robbed=robbed))
+        self._check(lambda: blame.killed(call.process, call.range_id, killer, stolen=stolen))
         self._die(numbers[at])
         await asyncio.Event().wait()
 
