@@ -74,8 +74,7 @@ async def check_leases(
 ) -> AsyncIterator[Diagnostic]:
     """Yield what the backend of leases finds, until something is so wrong that no more can
     be seen. It writes one record of its own and deletes it again, to see whether it may.
-    ``feed`` is the address of their feed. Raise ``StoreMissing`` where there is no such
-    container.
+    ``feed`` is the address of their feed. Raise ``StoreMissing`` if no container is there.
     """
     try:
         backend, where, own = prepared(STORES, address, options)

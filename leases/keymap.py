@@ -155,8 +155,8 @@ class KeyMap:
         return has_begun and (of_root is None or not of_root.of_root)
 
     def stale(self) -> Sequence[Lease]:
-        """Return traces of late writes: leases that no host has read, though later or begun
-        leases have keys of theirs. Those of other processors are left to them.
+        """Return traces of late writes: leases unowned since they were made, while later or
+        begun leases have keys of theirs. Those of other processors are left to them.
         """
         return [
             x

@@ -20,8 +20,8 @@ acquire    A new owner, and a checkpoint still open to the old one. No host read
 delete     A checkpoint without a lease, as after ``create``. To forget that as well,
            create the lease and delete it again. Who adopts it writes it, so that the one
            that deletes late no longer knows its version, and leaves it. Of a lease that has
-           ended, the checkpoint goes first: its range may come back under its name, and does
-           not begin where it was long ago.
+           ended, the checkpoint goes first, or the lease stays: its range may come back
+           under its name, and does not begin where it was long ago.
 
 A write that is delayed on its way names the version it was meant for. Every later write
 and every claim moves that version, so a late write comes in before them or not at all.

@@ -21,7 +21,7 @@ async def open_cosmos(
     """Open the change feed of a container, as long as the block lasts.
 
     Its share is that of all feeds of the container that have the same ``budgets``. Raise
-    ``FeedRefused`` if there is no such container or no access to it, and ``FeedUnavailable`` if
+    ``FeedRefused`` if the container does not exist or denies access, and ``FeedUnavailable`` if
     it does not answer.
     """
     async with _opened(address, access, budgets) as requests:

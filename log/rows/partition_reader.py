@@ -221,9 +221,9 @@ class PartitionReader:
     async def sequence_before(self, name: str, wanted: RangeId, time_us: int) -> int:
         """Return the last sequence before the first record committed at or after a time.
 
-        Where there is no such record yet, return the last sequence of all; never less than the
-        last that retention has deleted. ``EARLIEST`` asks for that one alone, and reads no
-        record, so that a reader gets what lies before a damaged one.
+        If no record is that late yet, return the last sequence of all; never less than the last
+        that retention has deleted. ``EARLIEST`` asks for that one alone, and reads no record,
+        so that a reader gets what lies before a damaged one.
         """
         partition, key = self.ranges.of(name).partition(wanted), (name, wanted)
         is_gone = self._is_gone(name, partition)
