@@ -30,13 +30,14 @@ from opentelemetry import metrics
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from .mixture import HOSTS, MIXTURE, AnyKind, BrokersKind, WorldKind
+from .mixture import HOSTS, MIXTURE, AnyKind, BrokersKind, live
 from .outcome import Outcome
 from .pinned import SEEDS, TELLING
 from .probes import ALL_PROBES, Probes
 from .progress import Violation
 from .sources import FeedKind
 from .stores import StoreKind
+from .world import WorldKind
 
 _CHUNK = 2
 _A_DAY = 100_000
@@ -74,7 +75,7 @@ def _live_through(seeds: range, kind: AnyKind) -> tuple[list[Outcome], list[_Fou
     lived, violations = [], []
     for seed in seeds:
         try:
-            lived.append(kind.live(seed))
+            lived.append(live(seed, kind))
         except Violation as violation:
             violations.append(_Found(seed=seed, kind=kind, text=str(violation)))
         except Exception as error:  # noqa: BLE001 - a seed that breaks the story is a find, too
@@ -87,7 +88,7 @@ def _one(seed: int, kind: AnyKind) -> None:
     """Tell the story of one seed, with the log of its hosts or brokers."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
-        outcome = kind.live(seed)
+        outcome = live(seed, kind)
     except Violation as violation:
         _out.print(str(violation), style="red", markup=False)
         raise typer.Exit(1) from None
@@ -200,18 +201,6 @@ def main(
 ) -> None:
     if mixed:
         feed = leases = "cosmos"
-    if seed is not None:
-        hosts = WorldKind(
-            feed=feed or "memory",
-            leases=leases or "memory",
-            wild=wild or False,
-            mixed=mixed,
-            splits=splits,
-            troubled=troubled or False,
-            aimed=aimed,
-        )
-        _one(seed, BrokersKind() if brokers else hosts)
-        return
     said = feed or leases
 
     def narrowed(kind: WorldKind) -> WorldKind:
@@ -225,6 +214,9 @@ def main(
             aimed=aimed or kind.aimed,
         )
 
+    if seed is not None:
+        _one(seed, BrokersKind() if brokers else narrowed(WorldKind()))
+        return
     some = [BrokersKind()] if brokers else list(map(narrowed, HOSTS))
     kinds = MIXTURE if some == HOSTS else some
     _seeds_of(range(first, first + seeds), kinds, jobs, seconds)

@@ -19,41 +19,7 @@ from .outcome import Outcome
 from .running import simulate
 from .sources import FeedKind
 from .stores import StoreKind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorldKind:
-    """What worlds of hosts are made of, beside their seeds."""
-
-    feed: FeedKind = "memory"
-    leases: StoreKind = "memory"
-    wild: bool = False
-    mixed: bool = False
-    splits: bool = False
-    troubled: bool = False
-    aimed: bool = False
-
-    def live(self, seed: int) -> Outcome:
-        return simulate(
-            seed,
-            self.feed,
-            self.leases,
-            wild=self.wild,
-            mixed=self.mixed,
-            splits=self.splits,
-            troubled=self.troubled,
-            aimed=self.aimed,
-        )
-
-    @property
-    def flags(self) -> str:
-        wild = "--wild" if self.wild else "--calm"
-        mixed = " --mixed" if self.mixed else ""
-        splits = " --splits" if self.splits else ""
-        troubled = " --troubled" if self.troubled else ""
-        aimed = " --aimed" if self.aimed else ""
-        stores = f"--feed={self.feed} --leases={self.leases}"
-        return f"{stores} {wild}{mixed}{splits}{troubled}{aimed}"
+from .world import WorldKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +28,14 @@ class BrokersKind:
 
     flags: str = "--brokers"
 
-    def live(self, seed: int) -> Outcome:
-        return simulate_brokers(seed)
-
 
 AnyKind = WorldKind | BrokersKind
+
+
+def live(seed: int, kind: AnyKind) -> Outcome:
+    """Live through one seed."""
+    return simulate_brokers(seed) if isinstance(kind, BrokersKind) else simulate(seed, kind)
+
 
 _FEEDS: Final[Sequence[FeedKind]] = ("memory", "memory", "cosmos")
 _LEASES: Final[Sequence[StoreKind]] = ("memory", "memory", "cosmos", "sqlite")

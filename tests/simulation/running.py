@@ -3,45 +3,23 @@
 import asyncio
 import gc
 import random as global_random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 
 from .loop import FreezingLoop
 from .outcome import Outcome
-from .sources import FeedKind
-from .stores import StoreKind
-from .world import World
+from .world import World, WorldKind
+
+_PLAIN = WorldKind()
 
 
-def simulate(
-    seed: int,
-    feed: FeedKind = "memory",
-    leases: StoreKind = "memory",
-    *,
-    wild: bool = False,
-    mixed: bool = False,
-    splits: bool = False,
-    troubled: bool = False,
-    aimed: bool = False,
-) -> Outcome:
+def simulate(seed: int, kind: WorldKind = _PLAIN) -> Outcome:
     """Live through one seed, from a fresh loop to its end."""
     global_random.seed(seed)  # libraries draw from it
     loop = FreezingLoop()
     with _without_garbage_collection(), ExitStack() as after:
         try:
-            world = partial(
-                World,
-                seed,
-                feed,
-                leases,
-                wild=wild,
-                mixed=mixed,
-                splits=splits,
-                troubled=troubled,
-                aimed=aimed,
-            )
-            return loop.run_until_complete(_bounded(world, after))
+            return loop.run_until_complete(_bounded(seed, kind, after))
         finally:
             loop.thaw_all()
             loop.run_until_complete(_end_all())
@@ -60,8 +38,8 @@ def _without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
-async def _bounded(make_world: Callable[[], World], after: ExitStack) -> Outcome:
-    world = make_world()
+async def _bounded(seed: int, kind: WorldKind, after: ExitStack) -> Outcome:
+    world = World(seed, kind)
     after.callback(world.stores.close)
     async with asyncio.timeout(48 * 3600):
         return await world.live()

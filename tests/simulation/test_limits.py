@@ -9,6 +9,7 @@ from changefeed.leases.expiry import ExpiryWatch
 from .limits import MAX_UNREAD, UnreadWatch, too_many_calls
 from .progress import Violation
 from .running import simulate
+from .world import WorldKind
 
 R1 = RangeId("r1")
 DEATH = 10_022  # a host is killed, and the others live on
@@ -69,8 +70,8 @@ def test_a_world_whose_hosts_list_in_a_loop_is_found_out(
 
 def test_an_owner_that_wakes_for_half_a_second_and_is_killed_has_lived_until_then() -> None:
     """It beats between two looks: its leases expire that much later."""
-    simulate(45_695_734, "cosmos", wild=True)
+    simulate(45_695_734, WorldKind(feed="cosmos", wild=True))
 
 
 def test_a_host_that_joins_and_is_frozen_between_two_looks_may_be_waited_for() -> None:
-    simulate(48_008_279, "memory", "sqlite", splits=True)
+    simulate(48_008_279, WorldKind(leases="sqlite", splits=True))

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -56,6 +57,27 @@ _SPLIT_HOT = 0.6
 _PIECEMEAL = 0.4
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldKind:
+    """What a world is made of, beside its seed: see ``World``."""
+
+    feed: FeedKind = "memory"
+    leases: StoreKind = "memory"
+    wild: bool = False
+    mixed: bool = False
+    splits: bool = False
+    troubled: bool = False
+    aimed: bool = False
+
+    @property
+    def flags(self) -> str:
+        said = [x for x in ("mixed", "splits", "troubled", "aimed") if getattr(self, x)]
+        wild = "--wild" if self.wild else "--calm"
+        return " ".join(
+            [f"--feed={self.feed} --leases={self.leases} {wild}", *(f"--{x}" for x in said)]
+        )
+
+
 class World:
     """Everything a seed decides. ``graceful`` worlds know no failures, only moves; ``wild``
     ones know people who interfere, odd observers, and worse networks; ``mixed`` ones know
@@ -65,26 +87,17 @@ class World:
     ``troubled`` and ``aimed`` ones have beside that is said of ``Troubles`` and ``Aims``.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        feed: FeedKind,
-        leases: StoreKind = "memory",
-        *,
-        wild: bool = False,
-        mixed: bool = False,
-        splits: bool = False,
-        troubled: bool = False,
-        aimed: bool = False,
-    ) -> None:
+    def __init__(self, seed: int, kind: WorldKind) -> None:
         self.random = random = Random(seed)
-        self.splits = splits
         self.seed = seed
-        self.feed = feed
-        self.wild = wild
-        self.mixed = mixed
+        self.splits = kind.splits
+        self.feed = kind.feed
+        self.wild = wild = kind.wild
+        self.mixed = mixed = kind.mixed
         self.graceful = random.random() < 0.2 and not mixed
-        self.troubles = Troubles(seed, troubled=troubled, wild=wild, graceful=self.graceful)
+        self.troubles = Troubles(
+            seed, troubled=kind.troubled, wild=wild, graceful=self.graceful
+        )
         manual = random.random() < 0.25 or self.troubles.acknowledges
         pace = random.choice([0.0, 0.005, 0.05])
         self.killers = Killers(self, rough=self.troubles.rough and not mixed)
@@ -100,7 +113,7 @@ class World:
         self._most_hosts = _MANY_HOSTS if large else _HOSTS
         self.source: Source = (
             MemorySource(random, self._right_time, many=large)
-            if feed == "memory"
+            if kind.feed == "memory"
             else CosmosSource(random, self._right_time)
         )
         if mixed and isinstance(self.source, CosmosSource):
@@ -124,11 +137,11 @@ class World:
         self._begun = set[asyncio.Task[None]]()
         self.faults = Faults(self)
         self.operators = Operators(self)
-        self._aims = Aims(self, aimed=aimed and not self.graceful)
+        self._aims = Aims(self, aimed=kind.aimed and not self.graceful)
         self.checker.on_request = self._aims.asked
         self._beginning = Beginning(self)
         self._around = self._surroundings()
-        self.stores: Stores = _STORES[leases](self._around)
+        self.stores: Stores = _STORES[kind.leases](self._around)
         self.neighbours = Neighbours(self)
         self.limits = Limits(self)
         self.loads = Loads(seed)
