@@ -58,7 +58,8 @@ class Checker:
         self._lost = set[RangeId]()  # ranges whose checkpoints were, at some time
         self._forgot_ownership = False  # so keys may come under a name without a checkpoint
         self._over = set[RangeId]()  # ended, and deleted: a part of such keys may come back
-        self._begun_anew = set[RangeId]()  # their epochs, too: nothing tells old from new
+        # Their epochs, too: nothing tells old from new. And who had it by then, and how far.
+        self._begun_anew = dict[RangeId, tuple[Incarnation | None, int]]()
         self._without_tombstone = set[RangeId]()  # deleted by hosts of another kind
         self._suspended = set[str]()  # processes whose clocks stood still
         self.neighbours = set[str]()
@@ -200,6 +201,7 @@ class Checker:
             elif writer in self.neighbours:  # it stores the position alone
                 self.progress.come_again(found, position, position)
             self.progress.checkpoint_stored(found, position, after.checkpoint)
+        self._may_be_taken_back(before, after)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
@@ -223,7 +225,8 @@ class Checker:
         if lease.ended:
             self._over.add(lease.range_id)
         if writer == OPERATOR and not lease.ended:
-            self._begun_anew.add(lease.range_id)
+            reached = self.progress.reached(lease.range_id)
+            self._begun_anew[lease.range_id] = lease.incarnation, reached
             self._epoch[lease.range_id] = 0
             self.progress.moved(lease.range, 0)
             self._may_come_again(lease.range)
@@ -267,6 +270,18 @@ class Checker:
             return
         if (before.owner, before.epoch) != (after.owner, after.epoch):
             self._taken[after.range_id] = before.epoch
+
+    def _may_be_taken_back(
+        self, before: Lease | KeptCheckpoint | None, after: Lease | KeptCheckpoint
+    ) -> None:
+        """Allow who had a lease that was deleted by hand to go on where it is: a host that came
+        later knew of no owner, and has read on behind that.
+        """
+        if not isinstance(before, Lease) or not isinstance(after, Lease):
+            return
+        had_it, place = self._begun_anew.get(after.range_id, (None, 0))
+        if had_it is not None and had_it == after.incarnation != before.incarnation:
+            self.progress.moved(after.range, min(place, self.progress.reached(after.range_id)))
 
     @property
     def ranges_seen(self) -> int:

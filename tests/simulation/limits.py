@@ -103,7 +103,7 @@ def too_many_calls(
         ("list", "list_fleet"): 2 * looks + 2 * ranges,
         ("members",): looks,
         ("query",): 2 * looks,
-        ("changes",): looks,
+        ("changes",): looks + 2 * ranges,
         ("put_member",): looks,
         ("remove_member",): hosts * looks,  # a replica that lags shows the dead again
         ("ranges",): seconds + 10 + 2 * ranges,  # twice at the end of one, for its parts
