@@ -27,6 +27,7 @@ from typing import Any, TypeVar, overload
 from changefeed.observers.adapters import adapt
 from changefeed.observers.error_text import describe
 from changefeed.observers.observer import ObserverFactory
+from changefeed.runtime.backends import target_of
 from changefeed.runtime.errors import UserError
 
 GROUP = "changefeed.observers"
@@ -116,7 +117,8 @@ def _find_installed(name: str) -> Any:
             f"{', '.join(sorted(found))}"
         )
     for point in found.values():
-        return _attribute(_module(point.module), point.attr or "")
+        module, attribute = target_of(point)
+        return _attribute(_module(module), attribute)
     if (registered := _registered_in(name)) is not None:
         return registered
     known = sorted({*_registered, *_OURS, *(x.name for x in entry_points(group=GROUP))})

@@ -161,6 +161,7 @@ class BackendTable(Generic[BackendT]):
             ) from error
 
     def _of_others(self, found: EntryPoint) -> BackendT:
+        target_of(found, self._refuse)
         try:
             loaded = found.load()
         except Exception as error:
@@ -210,6 +211,19 @@ def _why_no_name(server: str) -> str | None:
     except UnicodeError:
         return "no server has such a name: each part between dots has 1 to 63 characters"
     return None
+
+
+def target_of(
+    found: EntryPoint, refuse: Callable[[str], Exception] = UserError
+) -> tuple[str, str]:
+    """Return the module and the attribute that an entry point names, or refuse it."""
+    parts = EntryPoint.pattern.match(found.value)
+    if parts is None or not parts["attr"]:
+        raise refuse(
+            f"{_package(found)} declares {found.name!r} as {found.value!r}, which is not of "
+            "the form 'package.module:NAME': correct the entry point and install it again"
+        )
+    return parts["module"], parts["attr"]
 
 
 def _package(found: EntryPoint) -> str:

@@ -106,6 +106,6 @@ def is_read_only(error: RedisError) -> bool:
 
 
 def _known_word(error: RedisError) -> str | None:
-    """Return what may pass. A server before 7 quotes it in what it says of a script."""
-    words = re.findall(r"[A-Z]+", f"{getattr(error, 'status_code', None)} {error}")
+    """Return what may pass. A server before 7 quotes it, with a dash, from within a script."""
+    words = [getattr(error, "status_code", None), *re.findall(r"(?:^|: -)([A-Z]+)", str(error))]
     return next((x for x in words if x in _MAY_PASS), None)

@@ -89,6 +89,8 @@ def test_two_packages_with_one_scheme_are_refused_by_name(tmp_path: Path) -> Non
     [
         ("no_such_module:BACKEND", "comes from other.*No module named 'no_such_module'"),
         ("json:no_such_name", "no_such_name"),
+        ("json", r"other declares 'other' as 'json', which is not of the form"),
+        ("json:", r"other declares 'other' as 'json:', which is not of the form"),
         ("json:loads", r"json:loads \(of other\) is no FeedBackend"),
     ],
 )

@@ -8,7 +8,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from changefeed.runtime.errors import StoreUnavailable
+from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.stores.redis.errors import translate_errors
 
 
@@ -24,3 +24,9 @@ from changefeed.stores.redis.errors import translate_errors
 def test_what_passes_is_known_with_its_first_word_and_without(error: RedisError) -> None:
     with pytest.raises(StoreUnavailable), translate_errors("redis"):
         raise error
+
+
+@pytest.mark.parametrize("text", ["unknown command 'ASK'", "user BUSY has no permissions"])
+def test_a_word_in_the_middle_of_a_sentence_does_not_pass(text: str) -> None:
+    with pytest.raises(StoreRefused), translate_errors("redis"):
+        raise ResponseError(text, status_code="ERR")
