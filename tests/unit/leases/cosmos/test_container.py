@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from changefeed.feeds.errors import FeedRefused
+from changefeed.feeds.feed import FeedRange, Position, StartAt
+from changefeed.feeds.memory import MemoryFeed
+from changefeed.leases.cosmos.changes import LeaseChanges
 from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
@@ -123,3 +127,32 @@ async def test_a_write_that_is_sent_twice_counts_only_if_no_other_processor_wrot
         return
     with pytest.raises(LeaseConflict, match="now owned by 'net' in epoch 2"):
         await leases.acquire(wanted)
+
+
+async def test_who_may_not_read_the_change_feed_asks_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Feed(MemoryFeed):
+        refuses = True
+        asked = 0
+
+        async def start(self, found: FeedRange, at: StartAt) -> Position:
+            self.asked += 1
+            if self.refuses:
+                raise FeedRefused("no right")
+            return await super().start(found, at)
+
+    feed = Feed(1)
+    monkeypatch.setattr("changefeed.leases.cosmos.changes.Requests", lambda _: None)
+    monkeypatch.setattr("changefeed.leases.cosmos.changes.CosmosFeed", lambda *_, **__: feed)
+    container: Any = None
+    changes = LeaseChanges(container)
+    assert [await changes.now() for _ in range(1_000)] == [None] * 1_000
+    assert feed.asked == 9
+    feed.refuses = False
+    found = [await changes.now() for _ in range(512)]
+    assert found[-1] is not None  # the right was given meanwhile
+    feed.refuses = True
+    assert [await changes.now() for _ in range(2)] == [None] * 2
+    feed.refuses = False
+    assert await changes.now() is not None  # one refusal in passing costs one listing
