@@ -17,6 +17,8 @@ _MARK = 8
 _ERA = re.compile(r"e([0-9]{1,9})\.")
 _PART = re.compile(r"([^~]+)~([0-9a-f]{2})-([0-9a-f]{2})")
 _POSITION = re.compile(r"[0-9a-f]{8}/[0-9]{1,18}")  # what a page adds fits in 64 bits
+LAST_SEQUENCE = 10**18 - 1
+"""The last that a position can name."""
 
 
 def range_id(*, era: int, part: int, low: int, high: int) -> RangeId:

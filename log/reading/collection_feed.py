@@ -10,8 +10,8 @@ others return empty.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import (
@@ -134,7 +134,7 @@ class CollectionFeed(Feed):
         range_id = partition.id
         if not self._routes.is_open(partition) or self._waiting.locked():
             wait = 0.0
-        async with self._waiting if wait else _no_limit():
+        async with self._waiting if wait else nullcontext():
             found = await self._source.read(range_id, after=last, most=_PAGE_BYTES, wait=wait)
         changes = _behind(range_id, last, found.blocks)
         if changes is None and found.ended:
@@ -197,8 +197,3 @@ def _behind(range_id: RangeId, last: int, blocks: Sequence[Block]) -> BlockChang
         ) from error
     changes.take(last + 1 - first)  # what the reader has
     return changes if changes.left else None
-
-
-@asynccontextmanager
-async def _no_limit() -> AsyncIterator[None]:
-    yield

@@ -17,6 +17,7 @@ from changefeed.log.catalog.ranges import Partition, RangesCache
 from changefeed.log.errors import Damaged, position_beyond, position_gone, unreadable
 from changefeed.log.format.flush import Ends
 from changefeed.log.format.pack import Key
+from changefeed.log.ids import LAST_SEQUENCE
 from changefeed.log.protocol.messages import Block, ReadResult
 from changefeed.log.protocol.wire import PartitionBounds
 from changefeed.log.rows.extents import Extent, extent_of
@@ -27,8 +28,6 @@ from changefeed.log.stores.store import ObjectStore
 
 EARLIEST: Final = -(2**63)
 """A time before all others, in microseconds."""
-_END_OF_GONE: Final = 10**18 - 1
-"""Where a reader starts in an era that is gone, if the end of that is damaged."""
 P = ParamSpec("P")
 T = TypeVar("T")
 _Method = Callable[Concatenate["PartitionReader", P], Coroutine[Any, Any, T]]
@@ -106,10 +105,17 @@ class PartitionReader:
         return found
 
     async def start(self, name: str, partition: Partition) -> int:
-        """Return the sequence up to which retention has deleted a partition."""
-        found = self.catalogs.newest.collection(name)
+        """Return the sequence up to which retention has deleted a partition.
+
+        Of an era that is gone those are all, and ``LAST_SEQUENCE`` where its end is damaged:
+        nobody can say whether a reader had them all, so each is refused until it is reset.
+        """
         if self._is_gone(name, partition):
-            return (await self.extent(name, partition)).start
+            try:
+                return (await self.extent(name, partition)).start
+            except RangeDamaged:
+                return LAST_SEQUENCE
+        found = self.catalogs.newest.collection(name)
         return found.truncation_of(partition.id, partition.era, 0, 0).start
 
     def _is_gone(self, name: str, partition: Partition) -> bool:
@@ -135,7 +141,7 @@ class PartitionReader:
     async def kept(self, name: str, wanted: RangeId, after: int) -> Partition:
         """Return a partition; raise ``RangeRefused`` if what follows is not all there."""
         partition = self.ranges.of(name).partition(wanted)
-        start = 0 if after == _END_OF_GONE else await self.start(name, partition)
+        start = await self.start(name, partition)
         if after < start:
             raise position_gone(wanted, after, start)
         return partition
@@ -205,8 +211,10 @@ class PartitionReader:
         if partition.era == ranges.newest:
             return ReadResult(blocks=blocks, last=last)
         try:
-            gone = last == _END_OF_GONE
-            end = last if gone else (await self.extent(name, partition)).last
+            if self._is_gone(name, partition):
+                end = max(last, await self.start(name, partition))
+            else:
+                end = (await self.extent(name, partition)).last
         except RangeDamaged:
             if not blocks:
                 raise
@@ -226,14 +234,8 @@ class PartitionReader:
         so that a reader gets what lies before a damaged one.
         """
         partition, key = self.ranges.of(name).partition(wanted), (name, wanted)
-        is_gone = self._is_gone(name, partition)
-        try:
-            start = await self.start(name, partition)
-        except RangeDamaged:
-            if not is_gone:
-                raise
-            start = _END_OF_GONE  # nothing is left there that could be damaged
-        if time_us == EARLIEST or is_gone:
+        start = await self.start(name, partition)
+        if time_us == EARLIEST or self._is_gone(name, partition):
             return start
         row = await self.row(partition)
         with damage_of(partition.id, "a record of a time"):

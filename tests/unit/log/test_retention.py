@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from msgspec import structs
 
-from changefeed.feeds.errors import FeedRefused, RangeDamaged, RangeRefused
+from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import FeedRange, RangeEnded, RangeId
 from changefeed.log.brokers.core import BrokerCore
 from changefeed.log.brokers.run_core import open_core
@@ -267,9 +267,7 @@ async def test_a_row_with_a_damaged_object_is_kept_while_later_ones_are_deleted(
     assert "wal/00000002/broker-1/000000000001" not in store.objects
 
 
-async def test_an_era_that_is_gone_is_not_listed_and_ends_also_where_its_end_is_damaged() -> (
-    None
-):
+async def test_an_era_that_is_gone_is_not_listed_and_ends_with_a_damaged_end_too() -> None:
     store = MemoryStore()
     async with first_broker(store, parts=1, settings=KEEPING) as core:
         await fill(core, P1, 66)
@@ -278,19 +276,21 @@ async def test_an_era_that_is_gone_is_not_listed_and_ends_also_where_its_end_is_
         await core.catalogs.retain("orders", seconds=None, bytes_=0)
         await asyncio.sleep(60)
         assert core.catalog.collection("orders").kept_era == 2
-    for key in [x for x in store.objects if x.startswith("wal/00000001/")]:
-        store.objects[key] = b"damaged"
-    source = await StoredCollection.open(store, "orders")
-    feed = CollectionFeed(source, await source.routes(), wait=0.0)
-    assert {era_in(x.id) for x in await feed.ranges()} == {2}
     gone = FeedRange(id=RangeId(P1))
-    for at in (datetime(2026, 1, 1, tzinfo=UTC), "beginning"):
-        begin = await feed.start(gone, at)
-        with pytest.raises(RangeEnded) as ended:
-            await feed.read(gone, begin, 10)
-        assert [x.range.id for x in ended.value.children] == [x.id for x in await feed.ranges()]
-    with pytest.raises(RangeDamaged):  # it may be one that has more to read
-        await feed.read(gone, position(feed.identity, 66), 10)
+    for last in ("66", "999,999,999,999,999,999"):
+        source = await StoredCollection.open(store, "orders")
+        feed = CollectionFeed(source, await source.routes(), wait=0.0)
+        assert {era_in(x.id) for x in await feed.ranges()} == {2}
+        for at in (datetime(2026, 1, 1, tzinfo=UTC), "beginning"):
+            begin = await feed.start(gone, at)
+            with pytest.raises(RangeEnded) as ended:
+                await feed.read(gone, begin, 10)
+            assert [x.range for x in ended.value.children] == await feed.ranges()
+        with pytest.raises(RangeRefused, match=f"records 66 to {last} .* deleted by retention"):
+            await feed.read(gone, position(feed.identity, 65), 10)
+        assert not (await source._partitions.result("orders", gone.id, 65, ())).ended
+        for key in [x for x in store.objects if x.startswith("wal/00000001/")]:
+            store.objects[key] = b"damaged"
 
 
 async def test_a_damaged_run_keeps_what_lies_in_its_row_and_in_no_other() -> None:
