@@ -69,11 +69,6 @@ class Checkpointer:
         """What is done by now, and what counts against the rest."""
         return self._progress.checkpoint(self._failures())
 
-    @property
-    def at_rest(self) -> bool:
-        """Whether everything that was delivered is done, and stored."""
-        return self._written == self._progress.moves and not self._progress.unacknowledged
-
     def returned(self, changes: Sequence[Change]) -> None:
         """Count what the observer returned from as done, and write it as policy says."""
         self._progress.done(changes)

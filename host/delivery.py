@@ -19,7 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
-from changefeed.feeds.feed import Change, Position, RangeEnded
+from changefeed.feeds.feed import Change, Page, Position, RangeEnded
 from changefeed.host.call_watch import CallWatch
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.drain import Drain
@@ -34,7 +34,7 @@ from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import KeyRequest, RangeEnd
 from changefeed.observers.call import Blame, Call
 from changefeed.observers.error_text import text_of
-from changefeed.observers.errors import ObserverFailed, ObserverStuck
+from changefeed.observers.errors import ObserverFailed
 from changefeed.observers.observer import CloseReason
 from changefeed.observers.range_observers import RangeObservers
 from changefeed.observers.tracing import BatchTracing
@@ -72,11 +72,11 @@ class Delivery:
         self.is_open = self._progress.is_open
         self._meter = meter
         self._clock = asyncio.get_running_loop().time
-        self._watch = CallWatch(STUCK_AFTER)
+        self.watch = CallWatch(STUCK_AFTER)
         self._room = self._settings.observer.max_unacknowledged
         largest = min(self._room, self._settings.feed.page_size)
-        self._observers = RangeObservers(shared.observers, self, largest)
-        self._keys, self._moved = self._observers.keys, self._observers.moved
+        self.observers = RangeObservers(shared.observers, self, largest)
+        self._keys, self._moved = self.observers.keys, self.observers.moved
         self.checkpoints = Checkpointer(
             owned,
             self._settings.observer,
@@ -93,13 +93,15 @@ class Delivery:
             self._settings.feed,
             retrier=shared.retrier,
             idle=shared.idle,
-            at_rest=self._at_rest,
+            at_rest=self._is_done,
             meter=meter,
             came=self._moved.set,
         )
         self._unread: tuple[Sequence[Change], Position] = (), owned.stored.position
         """What there was no room for of the last page, and the position behind that."""
         self._ended: RangeEnded | None = None
+        self._reason: CloseReason | None = None
+        """Why there is nothing more to hand over, once that is so."""
         self._held_up_by: str | None = None
         """The key that waits the longest, if the range was full."""
         self.split_into: int | None = None
@@ -108,8 +110,6 @@ class Delivery:
         self._split_not_before = self._clock() + self._cooldown  # it has much to catch up with
         self.end: RangeEnd | None = None
         """What the range goes on in, once it has been read to its end."""
-        self.stuck = False
-        """Whether a call may still run that could not be ended: the lease must expire."""
         self.pause_reason: str | None = None
         """Why no host is to read the range any more; ``None`` while there is no reason."""
 
@@ -132,11 +132,6 @@ class Delivery:
         self._pages.stop()
         self._moved.set()
 
-    def look(self) -> None:
-        """Notice whether the observer gets on."""
-        overdue, settings = self._watch.overdue, self._settings.observer
-        self._events.waited_for(self._owned.range_id, settings, overdue)
-
     def asked(self, request: KeyRequest) -> KeyRequest:
         """Do what a person asks, next; return it with the answer."""
         if request.aside and self._shared.observers.letters is None:
@@ -150,7 +145,9 @@ class Delivery:
         self._group = group
         self._reading = group.create_task(self._pages.fill(self._owned.stored.position))
         try:
-            return await self._open_and_deliver()
+            async with self.observers.opened(self._why_closed):
+                self._reason = await self._deliver()
+                return self._reason
         except RangeRefused as refused:
             return self._pause(text_of(refused))
         except ObserverFailed as failed:
@@ -163,39 +160,19 @@ class Delivery:
         self._events.range_paused(self._owned.range_id, self.pause_reason)
         return CloseReason.PAUSED
 
-    async def _open_and_deliver(self) -> CloseReason:
-        observers, reason = self._observers, None
-        try:
-            try:
-                await observers.open()
-                reason = await self._deliver()
-            finally:
-                await observers.end()
-        except ObserverStuck as error:
-            self.stuck = True
-            self._events.observer_stuck(self._owned.range_id, error)
-            raise
-        finally:
-            try:
-                if not self.stuck:
-                    cut_off = CloseReason.LEASE_LOST if self._owned.lost else self._drain.reason
-                    await observers.close(reason or cut_off or CloseReason.FAILED)
-            finally:
-                self.look()
-        return reason
+    def _why_closed(self) -> CloseReason:
+        cut_off = CloseReason.LEASE_LOST if self._owned.lost else self._drain.reason
+        return self._reason or cut_off or CloseReason.FAILED
 
-    def _at_rest(self) -> bool:
-        """Whether nothing is to be done but to wait for changes: empty pages are of no use."""
-        return (
-            self.checkpoints.at_rest
-            and not self._unread[0]
-            and self._owned.deaths == NO_DEATHS
-            and not self._events.activity.of(self._owned.range_id).health.has_problem
-        )
+    def _is_done(self) -> bool:
+        """Whether all that was read is done. Another empty page is of no use then: the last one
+        has it written, and ends what trouble there was.
+        """
+        return not self._progress.unacknowledged and not self._unread[0]
 
     async def _deliver(self) -> CloseReason:
         """Read on and hand over, until there is a reason to stop."""
-        observers = self._observers
+        observers = self.observers
         while True:
             self._moved.clear()
             if self._owned.failing:
@@ -214,7 +191,7 @@ class Delivery:
             await observers.wait(self._drain.deadline)
 
     def _reason_to_end(self) -> CloseReason | None:
-        if self._ended is not None and not self._progress.unacknowledged:
+        if self._ended is not None and self._is_done():
             self.end = RangeEnd(children=self._ended.children)
             if self._shared.feed.children_inherit_positions:
                 self.end = self.end.with_done(self.checkpoints.reached)
@@ -230,9 +207,7 @@ class Delivery:
         Each listing asks for a split, or takes that back; nothing is stopped for it. A range is
         not split before its owner has read it for a cooldown, nor for as long after a refusal.
         """
-        too_early = self._clock() < self._split_not_before
-        in_between = self._progress.unacknowledged or self._unread[0]
-        if too_early or in_between:
+        if self._clock() < self._split_not_before or not self._is_done():
             return False
         self.checkpoints.advance()
         await self.checkpoints.written()
@@ -240,7 +215,7 @@ class Delivery:
         if into is None or self._drain.reason is not None:  # taken back meanwhile
             return False
         lease, at = self._owned.lease, self._owned.stored
-        assert self.checkpoints.at_rest, (
+        assert at == self.checkpoints.reached, (
             f"parts of range {lease.range_id!r} would begin behind what was done"
         )
         try:
@@ -265,10 +240,14 @@ class Delivery:
                     return
                 if self._drain.reason is None:
                     self._take_in(wanted)
-            elif not self._take_page():
+            elif (page := self._pages.next_nowait()) is None:
                 return
-            elif self._owned.deaths != NO_DEATHS and self._is_caught_up:
-                await self._shared.care.caught_up(self._owned)
+            elif isinstance(page, RangeEnded):
+                self._ended = page
+            elif page.changes:
+                self._take_page(page)
+            else:
+                await self._reached_end(page.position)
 
     def _tell_full(self) -> None:
         """Say for which keys the range waits, once for each that is the oldest of them."""
@@ -276,12 +255,6 @@ class Delivery:
         if oldest not in {None, self._held_up_by}:
             self._held_up_by = oldest
             self._events.range_full(self._owned.range_id, self._keys.waiting, self._room)
-
-    @property
-    def _is_caught_up(self) -> bool:
-        """Whether the last page was empty, and all before it is done."""
-        nothing_left = not self._progress.unacknowledged and not self._unread[0]
-        return nothing_left and self._ended is None
 
     def _take_in(self, count: int) -> None:
         changes, end = self._unread
@@ -291,25 +264,22 @@ class Delivery:
         assert self._progress.unacknowledged <= self._room, f"{count} are too many"
         self._keys.add(left, self._progress.failures(left))
 
-    def _take_page(self) -> bool:
-        page = self._pages.next_nowait()
-        if page is None:
-            return False
-        if isinstance(page, RangeEnded):
-            self._ended = page
-        else:
-            began = self._clock()
-            changes = [*page.changes]  # a feed may leave it to us to make them
-            size = self._settings.feed.page_size
-            self._meter.has_read(self._clock() - began, changes=len(changes), limit=size)
-            self._unread = changes, page.position
-            if not changes:
-                self._progress.read((), page.position)
-                self.checkpoints.advance()  # also what policy had put off: there is time
-                if not self._progress.unacknowledged:
-                    known = self._events.activity.of(self._owned.range_id)
-                    known.health = known.health.caught_up()
-        return True
+    def _take_page(self, page: Page) -> None:
+        began = self._clock()
+        changes = [*page.changes]  # a feed may leave it to us to make them
+        size = self._settings.feed.page_size
+        self._meter.has_read(self._clock() - began, changes=len(changes), limit=size)
+        self._unread = changes, page.position
+
+    async def _reached_end(self, position: Position) -> None:
+        """There is nothing to read by now."""
+        self._progress.read((), position)
+        self.checkpoints.advance()  # also what policy had put off: there is time
+        if self._is_done():
+            known = self._events.activity.of(self._owned.range_id)
+            known.health = known.health.caught_up()
+            if self._owned.deaths != NO_DEATHS:
+                await self._shared.care.caught_up(self._owned)
 
     # what its observers are told, and say
 
@@ -328,7 +298,7 @@ class Delivery:
 
     def restart(self) -> None:
         """Have all that is not done handed over again: no observer has any of it."""
-        self._watch.restart()
+        self.watch.restart()
         self._keys.restart(self._progress.open)
 
     def checkpoint_with(self, changes: Sequence[Change]) -> str:
@@ -339,7 +309,7 @@ class Delivery:
         if self._progress.done(changes):
             self.checkpoints.advance()
             if self._progress.lowest != oldest or self._keys.held:
-                self._watch.acknowledged(left=self.in_hand)
+                self.watch.acknowledged(left=self.in_hand)
             self._moved.set()
 
     async def in_call(self, name: str, changes: Sequence[Change], call: Call) -> None:
@@ -353,22 +323,22 @@ class Delivery:
             if changes and self._shared.tracing is not None:
                 made = self._traced(self._shared.tracing, changes, made)
             began = self._clock()
-            self._watch.begin()
+            self.watch.begin()
             self._meter.count(1)
             try:
                 await self._drain.bounded(made)
             except BaseException as error:
-                self._watch.end(error)
+                self.watch.end(error)
                 self._meter.count(-1)
                 if isinstance(error, TimeoutError) and self._drain.overdue:
                     reason = f"{name} did not end in time for the handoff"
                     raise ObserverFailed(self._owned.range_id, None, 1, reason) from error
                 raise
-            self._watch.end()
+            self.watch.end()
             self._meter.count(-1, done=len(changes))
             if name == "process":
                 if self._settings.observer.checkpoint == "manual" and self.in_hand:
-                    self._watch.unacknowledged()
+                    self.watch.unacknowledged()
                 self._events.batch(self._owned.range_id, len(changes), self._clock() - began)
 
     async def _traced(

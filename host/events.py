@@ -306,7 +306,7 @@ class HostEvents(FailureLog):
 
     def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
         self._metrics.count(m.STUCK, range=range_id)
-        self._log.error("observer.stuck", range=range_id, error=str(error))
+        super().observer_stuck(range_id, error)
 
     def waited_for(
         self, range_id: RangeId, settings: ObserverSettings, overdue: Overdue | None

@@ -94,7 +94,6 @@ class WorkerPool:
         for range_id, worker in self.workers.items():
             worker.owned.listed(fleet.leases.get(range_id), asked=fleet.at.asked)
             worker.delivery.split_into = splits.get(range_id)
-            worker.delivery.look()
         self._renewer.listed()
 
     def stop(self) -> None:
@@ -120,7 +119,7 @@ class WorkerPool:
                 return
             for task, worker in self._tasks.items():
                 if attempt:
-                    worker.delivery.stuck = True  # it is not waited for any more
+                    worker.delivery.observers.stuck = True  # it is not waited for any more
                 task.cancel()
             patience = _CANCEL_PATIENCE if attempt else _FIRST_PATIENCE
             await asyncio.wait(self._tasks, timeout=patience)
@@ -131,7 +130,7 @@ class WorkerPool:
         try:
             await self._guard(worker.run(), f"the worker of range {name}")
         finally:
-            if worker.delivery.stuck:
+            if worker.delivery.observers.stuck:
                 self.stuck.add(name)
             if worker.left_to_expire is not None:
                 self.left_to_expire.add(name)

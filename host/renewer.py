@@ -132,7 +132,7 @@ class LeaseRenewer:
         """Look at once: the leases were compared with a listing."""
         now = self._clock()
         for kept in self._kept.values():
-            kept.outdated = now >= kept.may_say_at and self._is_outdated(kept)
+            kept.outdated = self._is_outdated(kept) and now >= kept.may_say_at
         self._woken.set()
 
     async def run(self) -> Never:

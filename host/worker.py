@@ -161,7 +161,7 @@ class Worker:
 
     async def _release_at_last(self, reason: CloseReason) -> CloseReason:
         """Spare the others the wait for the expiration, if the container answers soon."""
-        if self.delivery.stuck:
+        if self.delivery.observers.stuck:
             self.left_to_expire = "a call of the observer could not be ended"
             return reason
         self.left_to_expire = "it could not be released in time"  # until it is
@@ -221,6 +221,9 @@ class Worker:
         """Have the lease say how the observer gets on, and what the range costs, and carry no
         request of a host that is gone.
         """
+        self._events.waited_for(
+            self.owned.range_id, self._settings.observer, self.delivery.watch.overdue
+        )
         health = self._events.activity.of(self.owned.range_id).health
         if lease.next_owner is not None and self._is_gone(lease.next_owner):
             lease = lease.requested_by(None)

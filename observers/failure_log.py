@@ -36,6 +36,9 @@ class FailureLog:
         fields = {"again_after": round(delay, 3)}
         self._failed(logging.ERROR, "all attempts", range_id, error, **fields)
 
+    def observer_stuck(self, range_id: RangeId, error: BaseException) -> None:
+        self._log.error("observer.stuck", range=range_id, error=str(error))
+
     def dead_letter(self, letter: DeadLetter) -> None:
         record_dead_letter(letter)
         self._log.error(

@@ -11,8 +11,8 @@ what is not done. So it is where they fail to open as often.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -73,8 +73,8 @@ class _Runner:
 
 
 class RangeObservers:
-    """Those of the range of ``context``, which are made when they are opened. ``close`` must be
-    called once ``open`` was. No batch has more changes than ``largest``.
+    """Those of the range of ``context``, which are made when they are ``opened``. No batch has
+    more changes than ``largest``.
 
     Without dead letters, a change that would become one raises ``ObserverFailed``.
     """
@@ -104,6 +104,28 @@ class RangeObservers:
         """When it was last looked whether something is due."""
         self._runners: Sequence[_Runner] = ()
         self._worn_out: ObserverFailed | None = None
+        self.stuck = False
+        """Whether a call may still run that could not be ended: they are called no more."""
+
+    @asynccontextmanager
+    async def opened(self, reason: Callable[[], CloseReason]) -> AsyncIterator[None]:
+        """Have observers open in the block. Behind it end their calls, and close them for the
+        ``reason`` that there is by then, unless they are stuck.
+        """
+        async with AsyncExitStack() as life:
+            life.push_async_exit(partial(self._leave, reason))
+            life.push_async_callback(self.end)
+            await self.open()
+            yield
+
+    async def _leave(
+        self, reason: Callable[[], CloseReason], _: object, error: object, __: object
+    ) -> None:
+        if isinstance(error, ObserverStuck):
+            self.stuck = True
+            self._events.observer_stuck(self._range_id, error)
+        if not self.stuck:
+            await self.close(reason())
 
     async def open(self) -> None:
         """Open observers, as often as it takes. Raise ``UserError`` for several that keep

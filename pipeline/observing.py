@@ -24,8 +24,8 @@ executor's log.
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
 from random import Random
@@ -40,7 +40,6 @@ from changefeed.leases.checkpoint import Checkpoint, covers
 from changefeed.observers.call import Call
 from changefeed.observers.dead_letters import Origin, open_dead_letters
 from changefeed.observers.dead_letters.writer import LetterWriter
-from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Successes
 from changefeed.observers.observer import CloseReason
@@ -227,33 +226,15 @@ def _without(
 
 async def _deliver(found: TaskRange, pages: Iterator[Sequence[Change]]) -> None:
     """Hand over the pages of a range, one after the other."""
-    observers = found.observers
-    async with _opened(observers):
+    observers, reason = found.observers, CloseReason.FAILED
+    async with observers.opened(lambda: reason):
         for page in pages:
             found.read(page)
             while found.open:
                 observers.moved.clear()
                 if not await observers.give():
                     await observers.wait()
-
-
-@asynccontextmanager
-async def _opened(observers: RangeObservers) -> AsyncIterator[None]:
-    """Open the observers of a range, and close them with the reason why the block is left;
-    those that are stuck are not called any more.
-    """
-    try:
-        try:
-            await observers.open()
-            yield
-        finally:
-            await observers.end()
-    except ObserverStuck:
-        raise
-    except BaseException:
-        await observers.close(CloseReason.FAILED)
-        raise
-    await observers.close(CloseReason.STOPPING)
+        reason = CloseReason.STOPPING
 
 
 def pages(batch: pa.RecordBatch) -> Iterator[Sequence[Change]]:

@@ -8,7 +8,7 @@ import pytest
 
 from changefeed.feeds.feed import Change
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers.observer import Context
+from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime.errors import Failure
 from changefeed.testing.fleet import Fleet, Sections
 from tests.support import make
@@ -46,8 +46,8 @@ async def test_who_is_cut_off_stores_what_the_policy_had_put_off() -> None:
         assert (await lease_in(container)).position == "0"
         await cut_off(running, "a")
         assert observer.sequences == [1, 2, 3, 4, 5, 6]
-        lease = await lease_in(container)
-        assert (lease.owner, lease.position) == (None, "3")
+        lease, reasons = await lease_in(container), [CloseReason.STOPPING]
+        assert (lease.owner, lease.position, observer.reasons) == (None, "3", reasons)
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,7 @@ async def test_an_observer_that_could_not_open_and_has_nothing_to_do_fails_no_mo
 
 
 @pytest.mark.parametrize("where", ["opens", "processes"])
-async def test_a_call_that_does_not_come_back_is_stuck_and_logged_once(
-    where: str,
-) -> None:
+async def test_a_call_that_does_not_come_back_is_stuck_and_logged_once(where: str) -> None:
     mood = Moody()
     setattr(mood, where, mood.hang)
     with captured_logs() as logs:
