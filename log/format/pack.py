@@ -24,6 +24,8 @@ from changefeed.log.format.block_format import Layout, check_of
 
 _FIXED: Final = struct.Struct("<8sII")
 _MAX_HEADER: Final = 256 * 1024 * 1024
+HEAD_BYTES: Final = 64 * 1024
+"""So many bytes are read of a pack first. Most headers are shorter."""
 
 Key = tuple[str, RangeId]
 """A partition by its collection and its name."""

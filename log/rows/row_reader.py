@@ -11,7 +11,6 @@ read in turns find them in memory. What was read once is right for ever (``objec
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -38,6 +37,7 @@ from changefeed.log.format.flush import (
     table_before,
 )
 from changefeed.log.format.pack import (
+    HEAD_BYTES,
     Key,
     Place,
     Records,
@@ -46,8 +46,8 @@ from changefeed.log.format.pack import (
     header_bytes,
 )
 from changefeed.log.protocol.messages import Block
-from changefeed.log.rows.object_cache import CachedHeader, ObjectCache
-from changefeed.log.rows.row_runs import HEAD_BYTES, RowRuns, RunIndex
+from changefeed.log.rows.object_cache import Cache, CachedHeader, ObjectCache
+from changefeed.log.rows.row_runs import RowRuns, RunIndex
 from changefeed.log.rows.windows import RecordSpan, Window, is_small
 from changefeed.log.stores.local_store import ByteRange, get_many
 from changefeed.log.stores.store import ObjectStore
@@ -97,7 +97,7 @@ class RowReader:
         self._looking = asyncio.Lock()
         self._ends: dict[Key, PartitionEnd] = {}
         self._ends_at = 0
-        self._places: OrderedDict[tuple[Key, int], int] = OrderedDict()
+        self._places = Cache[tuple[Key, int], int](_PLACES, lambda _: 1)
 
     # what the row has
 
@@ -308,7 +308,7 @@ class RowReader:
                 damaged = None  # it has none of this partition
                 is_twice = bool(found) and span.first <= after  # read and joined anew
                 if after >= end or size >= max_bytes or is_twice:
-                    self._keep_place(key, after, span.number)
+                    self._places.add((key, after), span.number)
                     return found
                 found.append(span)
                 after, size = span.last, size + span.bytes
@@ -318,7 +318,7 @@ class RowReader:
             number = window.last + 1
         await self._check_there(found, damaged or number)
         if damaged is None:  # else a later table may say that it had none
-            self._keep_place(key, after, number)
+            self._places.add((key, after), number)
         return found
 
     async def _check_there(self, found: Sequence[RecordSpan], number: int) -> None:
@@ -331,7 +331,7 @@ class RowReader:
 
     async def _place(self, key: Key, after: int) -> int:
         """Return the number from which to look for what follows on a sequence."""
-        known = self._places.get((key, after))
+        known = self._places.use((key, after))
         if known is not None:
             return max(known, self.kept_from)
 
@@ -340,11 +340,6 @@ class RowReader:
             return end is None or end.last <= after
 
         return await self._from_table(is_before)
-
-    def _keep_place(self, key: Key, after: int, number: int) -> None:
-        self._places[key, after] = number
-        while len(self._places) > _PLACES:
-            self._places.popitem(last=False)
 
     async def _blocks_at(self, found: Sequence[RecordSpan]) -> list[Block]:
         """Read the records of sections that follow each other, as one block.

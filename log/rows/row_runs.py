@@ -6,22 +6,21 @@ a run begins at an object with a table, so it is asked for by each such number t
 says is deleted, back from the newest. A run is found by halving among those that there are.
 """
 
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
 
 from changefeed.log.catalog.names import compacted_key, compacted_prefix, number_of
 from changefeed.log.errors import Damaged
 from changefeed.log.format.flush import TABLE_EVERY, Ends, by_key, table_before
-from changefeed.log.format.pack import Key, Place, header_bytes
+from changefeed.log.format.pack import HEAD_BYTES, Key, Place, header_bytes
 from changefeed.log.format.runs import Run, RunSection, decode_run
 from changefeed.log.format.segment_file import SegmentSlice, slices_in
+from changefeed.log.rows.object_cache import Cache
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.gather import gather_or_cancel
 
 RunPart = SegmentSlice | RunSection
 """What holds records of a partition that follow each other, sequence by sequence."""
-HEAD_BYTES = 64 * 1024
 _RUNS = 256
 _AT_ONCE = 16
 _BETWEEN_RUNS = 128
@@ -77,7 +76,7 @@ class RowRuns:
         self._store = store
         self._cluster = cluster
         self._starts: list[int] = []
-        self._kept: OrderedDict[int, RunIndex] = OrderedDict()
+        self._kept = Cache[int, RunIndex](_RUNS, lambda _: 1)
         self._listed_for = 0
 
     async def look(self, *, again: bool = False) -> int:
@@ -150,9 +149,8 @@ class RowRuns:
 
     async def run(self, number: int) -> RunIndex | None:
         """Return a run by its first number, if it is there still."""
-        known = self._kept.get(number)
+        known = self._kept.use(number)
         if known is not None:
-            self._kept.move_to_end(number)
             return known
         key = compacted_key(self.era, self.broker, number)
         data = await self._store.get(key, 0, HEAD_BYTES)
@@ -164,10 +162,9 @@ class RowRuns:
             run = decode_run(data, self._cluster, Place(self.era, self.broker, number))
         except Damaged as error:
             raise Damaged(f"{key} is not what was written: {error}") from error
-        self._kept[number] = RunIndex(run, header_bytes(data))
-        if len(self._kept) > _RUNS:
-            self._kept.popitem(last=False)
-        return self._kept[number]
+        found = RunIndex(run, header_bytes(data))
+        self._kept.add(number, found)
+        return found
 
     async def holding(self, key: Key, after: int) -> Sequence[RunPart]:
         """Return what one run holds of a partition, from what follows on a sequence on."""

@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 from changefeed.log.errors import Damaged
 from changefeed.log.format.block_format import Layout, joined
 from changefeed.log.format.flush import FlushHeader, PartitionEnd, end_with
-from changefeed.log.format.pack import Key, Records, Section, cut_columns
-from changefeed.log.rows.row_runs import HEAD_BYTES
+from changefeed.log.format.pack import HEAD_BYTES, Key, Records, Section, cut_columns
 
 _COALESCED_BYTES: Final = 128 * 1024
 _OF_SPAN: Final = 400
