@@ -7,11 +7,14 @@ partition than its last, and order by key would be lost in every log there is. A
 scheme therefore needs a new format version, and only new logs may use it.
 """
 
+import struct
 from hashlib import blake2b
 
 VIRTUAL_PARTS = 256
 DEFAULT_PARTS = 12
 MAX_PARTS = 4096
+_begun = blake2b(digest_size=16).copy
+_WORD = struct.Struct(">I").unpack_from
 
 
 def place_of(key: str, parts: int) -> tuple[int, int]:
@@ -19,13 +22,11 @@ def place_of(key: str, parts: int) -> tuple[int, int]:
 
     Raise ``UnicodeEncodeError`` for text that has no UTF-8, such as half a surrogate pair.
     """
-    digest = _digest(key)
-    return int.from_bytes(digest[:4], "big") % parts, digest[0]
+    found = _begun()
+    found.update(key.encode())
+    word: int = _WORD(found.digest())[0]
+    return word % parts, word >> 24
 
 
 def virtual_part_of(key: str) -> int:
-    return _digest(key)[0]
-
-
-def _digest(key: str) -> bytes:
-    return blake2b(key.encode(), digest_size=16).digest()
+    return place_of(key, 1)[1]

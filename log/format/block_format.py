@@ -47,10 +47,7 @@ class Layout(NamedTuple):
 
 def check_of(columns: Iterable[bytes]) -> int:
     """Return the CRC-32 of columns that lie one behind the other."""
-    check = 0
-    for column in columns:
-        check = zlib.crc32(column, check)
-    return check
+    return zlib.crc32(b"".join(columns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
