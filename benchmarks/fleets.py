@@ -13,7 +13,7 @@ from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import Failure, StoreUnavailable
-from changefeed.stores.bounded import CallLimits
+from changefeed.stores.store import CallLimits
 from changefeed.testing.fleet import Fleet, Sections
 from changefeed.testing.virtual_time import VirtualTimeLoop
 

@@ -17,7 +17,7 @@ from changefeed.leases.fleet import FleetWatch
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import StoreMissing
 from changefeed.stores.addresses import without_secrets
-from changefeed.stores.bounded import CallLimits
+from changefeed.stores.store import CallLimits
 
 
 @asynccontextmanager

@@ -28,8 +28,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from changefeed.cli.existing_leases import existing_fleet
 from changefeed.cli.io.metrics import as_metrics
 from changefeed.cli.serving import serve_until_stopped
-from changefeed.feeds.feed import Feed
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.feed import BoundedFeed, Feed
 from changefeed.fleet.peers import Peers
 from changefeed.fleet.status import FleetStatus, desired_hosts
 from changefeed.fleet.watch import StatusWatch
@@ -48,7 +47,7 @@ from changefeed.runtime.logs import get_logger, set_up_logs
 from changefeed.runtime.processor_paths import mount_processors
 from changefeed.runtime.shutdown import StopSignals
 from changefeed.runtime.web_server import WebLimits, serving
-from changefeed.stores.bounded import CallLimits
+from changefeed.stores.store import CallLimits
 
 _log = get_logger()
 _PAGE_EVERY = 5.0

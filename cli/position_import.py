@@ -19,8 +19,7 @@ from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
 from changefeed.feeds.backlog import changes_between, measure_backlog
-from changefeed.feeds.feed import Feed
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.feed import BoundedFeed, Feed
 from changefeed.fleet.liveness import living_hosts
 from changefeed.fleet.phrases import repeats
 from changefeed.fleet.position_checks import refuse_wrong_positions

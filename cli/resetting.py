@@ -10,7 +10,7 @@ from changefeed.cli.io.report import say, show
 from changefeed.cli.io.standard_input import confirmed
 from changefeed.cli.io.tables import a_table
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.feed import BoundedFeed
 from changefeed.fleet.phrases import named_leases, repeats
 from changefeed.fleet.reset import (
     PositionMove,

@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 from changefeed.cli.existing_leases import existing_leases
 from changefeed.cli.io.report import remark, say
 from changefeed.feeds.addresses import open_feed
-from changefeed.feeds.feed import RangeId
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.feed import BoundedFeed, RangeId
 from changefeed.fleet.reshape import merge as merge_ranges
 from changefeed.fleet.reshape import split as split_range
 from changefeed.fleet.stopping import LeasedFeed

@@ -1,4 +1,4 @@
-"""When what is done of one range is written (``host.progress``), and the one writer of it.
+"""When what is done of one range is written (``leases.checkpoint``), and the one writer of it.
 
 The newest position wins: while a write is under way, later positions replace each other,
 and only the last is written. After a write the writer rests for a few times as long as the
@@ -17,10 +17,9 @@ from typing import Any
 from changefeed.feeds.feed import Change
 from changefeed.host.events import HostEvents
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.host.progress import Progress
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import Checkpoint, Progress
 from changefeed.runtime.light_event import LightEvent
 
 _REST = 9.0  # times as long as the write took: so writing takes a tenth of the time

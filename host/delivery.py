@@ -26,10 +26,9 @@ from changefeed.host.drain import Drain
 from changefeed.host.events import STUCK_AFTER
 from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.host.progress import Progress
 from changefeed.host.reader import Reader
 from changefeed.host.shared import WorkerContext
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import Checkpoint, Progress
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.lease import KeyRequest, RangeEnd
 from changefeed.observers.call import Blame, Call

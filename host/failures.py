@@ -8,7 +8,7 @@ from typing import Any
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
-from changefeed.runtime.cancellation import unexpected_cancellation
+from changefeed.runtime.calls import unexpected_cancellation
 from changefeed.runtime.errors import Failure
 
 _NAMED = 20

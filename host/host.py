@@ -20,8 +20,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from changefeed import __version__
-from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.feed import BoundedFeed, Feed, FeedRange, Position, RangeId
 from changefeed.host.careful_delivery import CarefulDelivery
 from changefeed.host.child_start import ChildStart
 from changefeed.host.coordinator import Coordinator
@@ -45,11 +44,11 @@ from changefeed.leases.fleet_record import changed_to, join_fleet
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
 from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.tracing import BatchTracing
+from changefeed.runtime.calls import Patience
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import NameTaken, StoreError
-from changefeed.runtime.patience import Patience
 from changefeed.runtime.stop import Stop
-from changefeed.stores.bounded import CallLimits
+from changefeed.stores.store import CallLimits
 
 _PATIENCE = 60.0  # seconds for which a refusal counts as no answer
 _MAX_DELAY_AT_END = 1.0

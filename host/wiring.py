@@ -44,9 +44,9 @@ from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.registry import load_observer, spelled
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.observers.tracing import BatchTracing
+from changefeed.runtime.calls import Patience
 from changefeed.runtime.errors import StoreUnavailable, UserError
 from changefeed.runtime.linked_tasks import label_of
-from changefeed.runtime.patience import Patience
 from changefeed.runtime.telemetry import own_metrics
 from changefeed.stores.addresses import shared_place, without_secrets
 

@@ -7,8 +7,7 @@ import msgspec
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import FleetRecord, Lease, Member
-from changefeed.stores.bounded import CallLimits
-from changefeed.stores.store import WHOLE
+from changefeed.stores.store import WHOLE, CallLimits
 
 
 class ListedFleet(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,9 +27,8 @@ from changefeed.leases.lease import (
     require_checkpoint,
 )
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
-from changefeed.stores.bounded import BoundedStore, CallLimits
 from changefeed.stores.kinds import CHECKPOINTS, FLEET, HOSTS, LEASES, OWNERSHIP
-from changefeed.stores.store import WHOLE, Record, Store
+from changefeed.stores.store import WHOLE, BoundedStore, CallLimits, Record, Store
 
 _ATTEMPTS = 10
 

@@ -48,8 +48,7 @@ from changefeed.leases.lease import (
 from changefeed.leases.stored import StoredCheckpoints, StoredOwnership
 from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.unique_names import unique_name
-from changefeed.stores.bounded import CallLimits
-from changefeed.stores.store import WHOLE
+from changefeed.stores.store import WHOLE, CallLimits
 
 _ATTEMPTS = 10  # each that fails lost to another write
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar, overload
 
-from changefeed.runtime.cancellation import keep_cancellation
+from changefeed.runtime.calls import keep_cancellation
 
 First = TypeVar("First")
 Second = TypeVar("Second")

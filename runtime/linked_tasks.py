@@ -12,7 +12,7 @@ from typing import Any
 
 from structlog.contextvars import bound_contextvars
 
-from changefeed.runtime.cancellation import unexpected_cancellation
+from changefeed.runtime.calls import unexpected_cancellation
 
 Job = Callable[[], Coroutine[Any, Any, None]]
 

@@ -2,7 +2,7 @@
 
 Keys are renewed while hosts run: the file gets a new one, and the old one ends. So a client
 keeps no text, but the ``Secret``, and asks it at each use, or at each connection where those
-last. A refusal is asked again for a while (``runtime.patience``), and by then with what the
+last. A refusal is asked again for a while (``runtime.calls``), and by then with what the
 file has.
 """
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from changefeed.runtime.cancellation import unexpected_cancellation
+from changefeed.runtime.calls import unexpected_cancellation
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.signals import each_apart, stop_signals

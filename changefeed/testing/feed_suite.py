@@ -15,6 +15,7 @@ from changefeed.feeds.errors import (
     RangeUnknown,
 )
 from changefeed.feeds.feed import (
+    BoundedFeed,
     Change,
     FeedRange,
     Operation,
@@ -23,7 +24,6 @@ from changefeed.feeds.feed import (
     RangeId,
     StartAt,
 )
-from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.log.records import Record
 from changefeed.testing.feed_harness import (
     NEW_YEAR,

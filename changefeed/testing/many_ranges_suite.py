@@ -2,8 +2,7 @@
 
 import pytest
 
-from changefeed.feeds.feed import Feed, FeedRange, Position, RangeId
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.feed import BoundedFeed, Feed, FeedRange, Position, RangeId
 from changefeed.testing.feed_harness import FeedHarness, busiest, numbered, pages_from
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from changefeed.feeds.feed import Change, FeedRange, Operation, Position, RangeId
-from changefeed.host.progress import Progress
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import Checkpoint, Progress
 from changefeed.observers.adapters import adapt
 from changefeed.observers.observer import CloseReason
 

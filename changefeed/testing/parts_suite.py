@@ -8,6 +8,7 @@ import pytest
 from changefeed.feeds.backlog import lag_of
 from changefeed.feeds.errors import FeedRefused, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import (
+    BoundedFeed,
     Change,
     Feed,
     FeedRange,
@@ -15,7 +16,6 @@ from changefeed.feeds.feed import (
     RangeEnded,
     RangeId,
 )
-from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.log.records import Record
 from changefeed.testing.feed_harness import (
     FeedHarness,

@@ -6,8 +6,8 @@ from inspect import getattr_static
 from random import Random
 from typing import Any, TypeVar, cast
 
-from changefeed.stores.bounded import CallLimits
 from changefeed.stores.kinds import CHECKPOINTS, LEASES
+from changefeed.stores.store import CallLimits
 
 T = TypeVar("T")
 Around = Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]

@@ -38,12 +38,11 @@ from changefeed.runtime.errors import StoreUnavailable
 from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.unique_names import unique_name
-from changefeed.stores.bounded import CallLimits
 from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items
 from changefeed.stores.cosmos.store import CosmosStore
 from changefeed.stores.kinds import HOSTS
-from changefeed.stores.store import WHOLE
+from changefeed.stores.store import WHOLE, CallLimits
 
 _log = get_logger()
 

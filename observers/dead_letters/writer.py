@@ -14,7 +14,7 @@ from changefeed.observers.dead_letters.letter import (
 from changefeed.observers.error_text import describe, text_of
 from changefeed.observers.errors import AttemptFailed
 from changefeed.observers.observer import Context
-from changefeed.runtime.cancellation import keep_cancellation
+from changefeed.runtime.calls import keep_cancellation
 
 _PUT_TIMEOUT = 30.0
 

@@ -12,9 +12,17 @@ from typing import Final, TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import Change, Feed, FeedRange, Page, Position, RangeId, StartAt
+from changefeed.feeds.feed import (
+    BoundedFeed,
+    Change,
+    Feed,
+    FeedRange,
+    Page,
+    Position,
+    RangeId,
+    StartAt,
+)
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
-from changefeed.feeds.timeouts import BoundedFeed
 from changefeed.runtime.gather import for_each
 
 T = TypeVar("T")

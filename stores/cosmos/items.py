@@ -24,9 +24,9 @@ from changefeed.feeds.cosmos.repeating import (
     SignedRequest,
 )
 from changefeed.runtime.errors import StoreRefused
-from changefeed.stores.bounded import CallLimits
 from changefeed.stores.cosmos.errors import OF_STORES
 from changefeed.stores.kinds import LEASES
+from changefeed.stores.store import CallLimits
 
 Document: TypeAlias = dict[str, Any]
 Operations: TypeAlias = Sequence[Mapping[str, Any]]

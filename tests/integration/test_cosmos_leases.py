@@ -31,8 +31,7 @@ from changefeed.leases.fleet_record import join_fleet
 from changefeed.leases.lease import HostName, Incarnation, Lease, WriteId
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
 from changefeed.runtime.secret import Secret
-from changefeed.stores.bounded import CallLimits
-from changefeed.stores.store import WHOLE
+from changefeed.stores.store import WHOLE, CallLimits
 from changefeed.testing.lease_cast import not_refused
 from cosmos_emulator import DEVELOPMENT_KEY
 from cosmos_emulator.testing import running

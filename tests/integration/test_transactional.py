@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from changefeed.feeds.feed import Change, FeedRange, Position, RangeId
-from changefeed.host.progress import Progress
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import Checkpoint, Progress
 from changefeed.observers.adapters import adapt
 from changefeed.observers.observer import CloseReason, Observer
 from changefeed.runtime.errors import Failure, UserError

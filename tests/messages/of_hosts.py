@@ -10,7 +10,7 @@ from changefeed.fleet.status import HostStatus, RangeStatus, Totals
 from changefeed.host.failures import incomplete_stop
 from changefeed.host.membership import name_taken
 from changefeed.leases.lease import HostName, Incarnation
-from changefeed.runtime.cancellation import unexpected_cancellation
+from changefeed.runtime.calls import unexpected_cancellation
 from tests.support import make
 
 from .table import Table

@@ -11,8 +11,7 @@ from changefeed.host.delivery import Delivery
 from changefeed.host.host import Host
 from changefeed.host.membership import Membership
 from changefeed.host.pool import WorkerPool
-from changefeed.host.progress import Progress
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import Checkpoint, Progress
 from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.stored import StoredLeases
 from changefeed.observers.observer_context import ObserverContext
@@ -24,7 +23,7 @@ from .mutant import Patch, mutant, nothing
 
 _STORIES = "unit/host/test_fleet_stories.py"
 _WORKER = "unit/host/test_worker.py"
-_PROGRESS = "unit/host/test_progress.py"
+_PROGRESS = "unit/leases/test_progress.py"
 _OBSERVERS = "unit/observers/test_range_observers.py"
 _FAILING = "unit/host/test_failing_observers.py"
 _CONTAINERS = "contract/test_lease_containers.py"

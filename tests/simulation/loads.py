@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
-from changefeed.stores.bounded import CallLimits
+from changefeed.stores.store import CallLimits
 from changefeed.testing.proxies import show_methods
 
 _LIES = (None, math.nan, math.inf, -math.inf, -1.0, 0.0, 0.05, 2.0, 1e300)

@@ -21,8 +21,7 @@ from msgspec.structs import replace
 from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.leases.container import ListedFleet
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
-from changefeed.stores.bounded import CallLimits
-from changefeed.stores.store import WHOLE
+from changefeed.stores.store import WHOLE, CallLimits
 from changefeed.testing.proxies import show_methods, within
 
 from .scout import Fate

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedUnavailable, RangeUnknown
-from changefeed.feeds.feed import Feed, FeedRange, RangeId
-from changefeed.feeds.timeouts import BoundedFeed
+from changefeed.feeds.feed import BoundedFeed, Feed, FeedRange, RangeId
 from changefeed.fleet.claims import pause, release, resume
 from changefeed.fleet.reset import carry_out, planned
 from changefeed.fleet.reshape import merge, split
@@ -17,9 +16,9 @@ from changefeed.fleet.stopping import LeasedFeed
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation, Lease
+from changefeed.runtime.calls import Patience
 from changefeed.runtime.errors import StoreUnavailable, UserError
-from changefeed.runtime.patience import Patience
-from changefeed.stores.bounded import CallLimits
+from changefeed.stores.store import CallLimits
 from tests.support import make
 
 from .checkers import OPERATOR

@@ -20,11 +20,10 @@ from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import Lease
 from changefeed.leases.stored import StoredLeases
-from changefeed.stores.bounded import CallLimits
 from changefeed.stores.kinds import LEASES
 from changefeed.stores.sqlite.file import SqliteFile
 from changefeed.stores.sqlite.store import SqliteStore
-from changefeed.stores.store import Record
+from changefeed.stores.store import CallLimits, Record
 from changefeed.testing.proxies import show_methods
 
 from .probes import Probe

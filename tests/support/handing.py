@@ -7,9 +7,8 @@ from random import Random
 from typing import Any
 
 from changefeed.feeds.feed import Change, Position
-from changefeed.host.progress import Progress
 from changefeed.host.settings import ObserverSettings
-from changefeed.leases.checkpoint import Checkpoint
+from changefeed.leases.checkpoint import Checkpoint, Progress
 from changefeed.observers.call import Call
 from changefeed.observers.dead_letters import DeadLetter, Origin
 from changefeed.observers.dead_letters.memory import MemoryDeadLetters

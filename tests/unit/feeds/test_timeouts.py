@@ -8,12 +8,12 @@ import pytest
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import (
     MAX_WAIT_FOR_NEWS,
+    BoundedFeed,
     FeedRange,
     Position,
     RangeId,
 )
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.feeds.timeouts import BoundedFeed
 
 
 async def test_a_feed_that_does_not_answer_is_unavailable() -> None:

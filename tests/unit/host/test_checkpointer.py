@@ -12,9 +12,9 @@ from changefeed.feeds.feed import Position
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.events import HostEvents
-from changefeed.host.progress import Progress
 from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
+from changefeed.leases.checkpoint import Progress
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.leases.memory import MemoryLeases
 from changefeed.testing.proxies import proxied

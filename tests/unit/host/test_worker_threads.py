@@ -10,8 +10,8 @@ import pytest
 from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
-from changefeed.host.progress import Progress
 from changefeed.host.settings import ObserverSettings
+from changefeed.leases.checkpoint import Progress
 from changefeed.leases.lease import HostName
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.adapters import adapt

@@ -14,7 +14,7 @@ from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.wire import PartitionNews
 from changefeed.log.reading.ends import NewsReader
 from changefeed.log.reading.stored_collection import StoredCollection
-from changefeed.runtime.cancellation import in_time
+from changefeed.runtime.calls import in_time
 from tests.support.brokers import first_broker
 from tests.support.looking import now
 from tests.support.model_cluster import IDENTITY, ModelCluster

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from changefeed.runtime.cancellation import in_time, keep_cancellation
+from changefeed.runtime.calls import in_time, keep_cancellation
 from changefeed.runtime.errors import Failure, StoreUnavailable
 from tests.support.looking import now
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from changefeed.runtime.calls import Patience
 from changefeed.runtime.errors import Failure, UserError, answered
-from changefeed.runtime.patience import Patience
 
 
 async def ask(patience: Patience, refusal: UserError | None, question: str = "read") -> None:

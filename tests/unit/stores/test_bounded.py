@@ -9,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import BoundedStore, CallLimits
 from changefeed.stores.kinds import CHECKPOINTS, HOSTS, LEASES
 from changefeed.stores.memory import MemoryStore
-from changefeed.stores.store import Record
+from changefeed.stores.store import BoundedStore, CallLimits, Record
 from changefeed.testing.proxies import proxied
 
 LEASE = Record(kind=LEASES, key="r0", body=b"{}", position="7")

@@ -13,9 +13,9 @@ from changefeed.leases.cosmos.container import CosmosLeases
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Incarnation
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.stores.bounded import CallLimits
 from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Operations
+from changefeed.stores.store import CallLimits
 from cosmos_emulator.patching import patched
 from tests.support import make
 

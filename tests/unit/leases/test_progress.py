@@ -3,8 +3,7 @@
 import pytest
 
 from changefeed.feeds.feed import Change, Position
-from changefeed.host.progress import Progress
-from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, hash_of
+from changefeed.leases.checkpoint import MAX_HOLES, Checkpoint, Hole, Progress, hash_of
 from tests.support import make
 
 ONE, TWO, THREE, FOUR, FIVE = CHANGES = [make.change(n, key=f"k{n}") for n in range(1, 6)]

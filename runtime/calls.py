@@ -1,4 +1,5 @@
-"""Calls that are cancelled when they are asked to be and only then, whatever their client does.
+"""Calls to other systems: they end in time, are cancelled when they are asked to be and only
+then, whatever their client does, and a refusal of the server counts once it has lasted.
 
 Some clients lose a cancellation: ``asyncio.wait_for`` of Python 3.11 does, where the answer
 comes at the same moment. A loop around such a call would go on for ever, because a task is
@@ -7,16 +8,24 @@ loop around such a call would end without a word.
 
 Code in the process may cancel tasks that it has not started, all that ``asyncio.all_tasks``
 returns. What ends so has failed, and says so.
+
+An account that is moved, a key that is being renewed, a proxy that starts again: servers
+refuse a request once, and answer it a moment later. A host that ended for the first refusal
+would take its fleet along, as all hosts ask the same server. So a refusal that a server has
+*answered* counts as no answer at first, and is asked again like one. Only one that lasts
+is told to a person.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Hashable
+from dataclasses import dataclass
 from types import coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from changefeed.runtime.errors import Failure
+from changefeed.runtime.errors import Failure, UserError
 
 T = TypeVar("T")
+_SILENCE: Final = 60.0
 
 
 def unexpected_cancellation(what: str, suspect: str) -> Failure:
@@ -106,3 +115,45 @@ def _going_on(steps: Generator[Any, Any, T], waits_for: Any) -> Generator[Any, A
                 return answer
         else:
             return (yield from steps)
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """Since when there were only refusals, and when the last one came."""
+
+    since: float
+    last: float
+
+
+class Patience:
+    """Waits for ``seconds`` before it believes a refusal, for each kind of question.
+
+    Between two questions may pass any time: where nobody has asked for a minute, the time
+    begins anew.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._refusals: dict[Hashable, _Refusals] = {}
+
+    async def ask(
+        self, question: Hashable, call: Awaitable[T], unavailable: Callable[[str], Exception]
+    ) -> T:
+        """Await a call; raise ``unavailable(text)`` in the place of a refusal that may pass."""
+        asked = asyncio.get_running_loop().time()
+        try:
+            answer = await call
+        except UserError as refusal:
+            if refusal.may_pass and not self._has_lasted(question, asked):
+                raise unavailable(str(refusal)) from refusal
+            raise
+        self._refusals.pop(question, None)
+        return answer
+
+    def _has_lasted(self, question: Hashable, asked: float) -> bool:
+        now = asyncio.get_running_loop().time()
+        known = self._refusals.get(question)
+        if known is None or asked - known.last > _SILENCE:
+            known = self._refusals[question] = _Refusals(since=asked, last=now)
+        known.last = now
+        return now - known.since >= self._seconds
