@@ -28,6 +28,10 @@ def main() -> None:
 
         try:
             app()
+        except SystemExit as ended:
+            if isinstance(ended.__context__, BrokenPipeError):  # of --help: typer makes it 1
+                sys.exit(CLOSED_PIPE)
+            raise
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:

@@ -143,6 +143,12 @@ def test_output_that_is_not_taken_fails_only_what_looks(
         assert len(said.splitlines()) > 1, "what was done is said here"
 
 
+@pytest.mark.parametrize("words", ["--version", "--help", "run --help"])
+def test_help_that_nobody_reads_ends_as_other_output_does(words: str, tmp_path: Path) -> None:
+    with left_running(*words.split(), cwd=tmp_path, printed=unread()) as process:
+        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
+
+
 def files(place: Path) -> set[str]:
     return {x.name for x in place.iterdir() if not x.name.startswith("stderr-")}
 
