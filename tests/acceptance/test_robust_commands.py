@@ -194,6 +194,14 @@ def test_positions_that_were_not_written_are_a_failure(place: Path) -> None:
     assert (closed.returncode, closed.stderr) == (2, says)
 
 
+def test_what_is_logged_while_a_command_works_is_said_with_its_values(place: Path) -> None:
+    (frames,) = place.glob("log/wal/*/local/.frames/*.log")
+    frames.write_bytes(frames.read_bytes()[:60] + b"XXXX" + frames.read_bytes()[64:])
+    compacted = ended(*COMMAND, "log", "compact", "log", cwd=place)
+    assert compacted.returncode == 2
+    assert "\nbroker.failed operation=compact era=1 row=local error=wal/" in compacted.stderr
+
+
 def test_hosts_end_in_order_once_nobody_reads_what_an_observer_prints(place: Path) -> None:
     (place / "printing.py").write_text("def show(changes):\n    print(changes, flush=True)\n")
     (place / "leases.db").unlink()
