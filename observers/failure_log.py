@@ -9,7 +9,7 @@ from structlog.typing import FilteringBoundLogger
 
 from changefeed.feeds.feed import RangeId
 from changefeed.observers.dead_letters import DeadLetter
-from changefeed.observers.error_text import kind_of, text_of
+from changefeed.observers.error_text import kind_of, text_of, trace_of
 from changefeed.observers.judge import Waiting
 from changefeed.observers.tracing import in_batch, record_dead_letter
 
@@ -19,11 +19,14 @@ class FailureLog:
 
     def __init__(self, log: FilteringBoundLogger) -> None:
         self._log = log
+        self._trace = ""  # as last written: one failure of many changes is shown once
 
     def observer_retrying(
         self, range_id: RangeId, attempt: int, error: BaseException, delay: float
     ) -> None:
-        fields = {"attempt": attempt, "again_after": round(delay, 3)}
+        fields: dict[str, object] = {"attempt": attempt, "again_after": round(delay, 3)}
+        if attempt == 1 and self._trace != (trace := trace_of(error)):
+            fields["exception"] = self._trace = trace
         with in_batch():
             self._failed(logging.WARNING, "attempt", range_id, error, **fields)
 
@@ -56,7 +59,7 @@ class FailureLog:
         self._failed(logging.ERROR, "close", range_id, error)
 
     def _failed(
-        self, level: int, what: str, range_id: RangeId, error: BaseException, **more: float
+        self, level: int, what: str, range_id: RangeId, error: BaseException, **more: object
     ) -> None:
         fields = {"error": text_of(error), "kind": kind_of(error), **more}
         self._log.log(level, "observer.failed", what=what, range=range_id, **fields)

@@ -1,10 +1,14 @@
-"""What is behind an error."""
+"""What is behind an error, and what the log shows of it."""
 
+import logging
 from collections.abc import Callable
 
 import pytest
 
+from changefeed.feeds.feed import RangeId
 from changefeed.observers.errors import came_of
+from changefeed.observers.failure_log import FailureLog
+from changefeed.runtime.logs import get_logger
 from tests.support.odd_errors import Opaque
 
 
@@ -50,3 +54,18 @@ def test_memory_that_is_missing_is_found_in_groups_and_behind_other_errors(
 )
 def test_memory_that_is_not_missing_is_not_found(make: Callable[[], BaseException]) -> None:
     assert not came_of(make(), MemoryError)
+
+
+def test_the_log_shows_where_the_observer_failed_and_the_same_place_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    log = FailureLog(get_logger())
+    for attempt, item in ((1, "a"), (2, "c"), (1, "a"), (1, "b")):
+        try:
+            int(item)
+        except ValueError as error:
+            log.observer_retrying(RangeId("r0"), attempt, error, 0.1)
+    shown = [x.msg.get("exception", "") for x in caplog.records if isinstance(x.msg, dict)]
+    assert [x[-3:] for x in shown] == ["'a'", "", "", "'b'"]
+    assert __file__ in shown[0]
