@@ -42,6 +42,7 @@ class FrameReader:
         self._looking = threading.Lock()
         self._end: int | None = None
         self._left: tuple[int, int, int] | None = None
+        self._dropped = 0
         self._offsets: dict[int, array[int]] = {}
 
     def last(self) -> int:
@@ -67,17 +68,18 @@ class FrameReader:
         return self._left[2]
 
     def numbers(self) -> range:
-        """Return the numbers of the frames that are there."""
+        """Return the numbers of the frames that are there, without those that were dropped."""
         firsts, last = firsts_in(self.folder), self.last()
-        return range(firsts[0], last + 1) if firsts else range(0)
+        return range(max(firsts[0], self._dropped + 1), last + 1) if firsts else range(0)
 
     def drop(self, numbers: AbstractSet[int]) -> None:
-        """Delete the files of which all frames are among these numbers, from the first on.
+        """Drop frames, from the first on; delete the files that have no others.
 
         One that is still written stays.
         """
         there = self.numbers()
         kept_from = next((x for x in there if x not in numbers), there.stop)
+        self._dropped = max(self._dropped, kept_from - 1)
         firsts = firsts_in(self.folder)
         ends = [*firsts[1:], *([] if self._end is None else [there.stop])]
         for first, end in zip(firsts, ends, strict=False):

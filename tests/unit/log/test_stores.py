@@ -170,6 +170,7 @@ async def test_objects_of_a_row_are_objects_like_any_other(store: ObjectStore) -
     assert await store.written_at(in_row(30)) is None
     await store.delete([in_row(n) for n in range(1, 30)])
     assert await store.create(in_row(30), b"more")
+    assert [x.key for x in await store.list("wal/")] == [in_row(30)]
 
 
 async def test_who_seals_a_row_of_another_is_behind_all_that_was_acknowledged(
