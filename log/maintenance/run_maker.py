@@ -5,6 +5,7 @@ slice is read that has them. A collection that has much there gets a segment, or
 the memory does not hold it, if there is pyarrow; all else lies in the run itself.
 """
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,7 +62,9 @@ class RunMaker:
 
         ``starts`` are the sequences up to which partitions are deleted.
         """
-        made, large = RunContents(), _large(before, end.ends) if has_parquet() else set()
+        made, large = RunContents(), _large(before, end.ends)
+        if large and not await asyncio.to_thread(has_parquet):  # the import takes a while
+            large = set()
         numbers = range(first, end.last + 1)
         assert numbers, f"a run from {first} on ends at {end.last}"
         for share in shares(before, end.ends, starts, self._memory):

@@ -1,5 +1,7 @@
 """Runs hold what is small of a partition: few objects, whatever partitions there are."""
 
+import threading
+
 import pytest
 
 from changefeed.feeds.errors import RangeDamaged
@@ -39,13 +41,21 @@ def compacted(store: MemoryStore) -> list[str]:
 async def test_many_small_partitions_become_one_object_or_share_a_segment(
     monkeypatch: pytest.MonkeyPatch, *, parquet: bool, large: int, objects: int
 ) -> None:
-    monkeypatch.setattr(run_maker, "has_parquet", lambda: parquet)
+    imports_in = list[threading.Thread]()
+
+    def has_parquet() -> bool:
+        imports_in.append(threading.current_thread())
+        return parquet
+
+    monkeypatch.setattr(run_maker, "has_parquet", has_parquet)
     monkeypatch.setattr(run_maker, "LARGE", large)
     store = MemoryStore()
     async with broker(store, settings=BY_HAND) as core:
         await fill_all(core)
         assert await (await compactor(core, store)).step()
         assert len(compacted(store)) == objects
+        assert bool(imports_in) == (large == 1)
+        assert threading.main_thread() not in imports_in  # it would stop the loop
         last = core.readers.row(core.catalog, 1, "broker-1").runs
         assert await last.look() == 64
         names = open_ids(core, "wide")[:3]
