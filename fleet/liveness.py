@@ -5,8 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.expiry import ListedAt
-from changefeed.leases.fleet import FleetWatch
+from changefeed.leases.fleet import FleetWatch, ListedAt
 from changefeed.leases.lease import Lease
 from changefeed.runtime.gather import gather_or_cancel
 

@@ -19,8 +19,7 @@ from changefeed.fleet.peers import Peers
 from changefeed.fleet.states import FleetListing, fleet_status, problem_of_feed
 from changefeed.fleet.status import FleetStatus, Metrics, Problem, Report
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.expiry import ListedAt
-from changefeed.leases.fleet import FleetWatch
+from changefeed.leases.fleet import FleetWatch, ListedAt
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.leases.timing import Timing

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from changefeed.feeds.feed import Change
+from changefeed.host.calls import Drain
 from changefeed.host.checkpointer import Checkpointer
-from changefeed.host.drain import Drain
+from changefeed.host.failures import Retrier
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.host.retries import Retrier
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.observers.call import Blame
 from changefeed.observers.errors import AttemptFailed, ObserverFailed

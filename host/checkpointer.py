@@ -16,8 +16,8 @@ from typing import Any
 
 from changefeed.feeds.feed import Change
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Retrier
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.checkpoint import Checkpoint, Progress
 from changefeed.runtime.light_event import LightEvent

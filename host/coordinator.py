@@ -27,14 +27,13 @@ from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
 from changefeed.host.load_meter import coarse
 from changefeed.host.owned_lease import acquire
-from changefeed.host.pool import WorkerPool
 from changefeed.host.settings import Settings
+from changefeed.host.worker import WorkerPool
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
-from changefeed.leases.expiry import ListedAt
-from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner
+from changefeed.leases.fleet import Fleet, FleetWatch, ListedAt, fence_owner
 from changefeed.leases.fleet_record import refuse_other_checkpoints
 from changefeed.leases.keymap import KeyMap, NewLease
 from changefeed.leases.lease import HostName, Incarnation, Lease

@@ -20,9 +20,8 @@ from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedRefused, RangeRefused
 from changefeed.feeds.feed import Change, Page, Position, RangeEnded
-from changefeed.host.call_watch import CallWatch
+from changefeed.host.calls import CallWatch, Drain
 from changefeed.host.checkpointer import Checkpointer
-from changefeed.host.drain import Drain
 from changefeed.host.events import STUCK_AFTER
 from changefeed.host.load_meter import LoadMeter
 from changefeed.host.owned_lease import OwnedLease

@@ -18,8 +18,8 @@ from opentelemetry.metrics import Observation
 
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.host import metrics as m
-from changefeed.host.activity import Activity
-from changefeed.host.call_watch import Overdue
+from changefeed.host.calls import Overdue
+from changefeed.host.metrics import Activity
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.fleet import Fleet

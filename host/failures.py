@@ -1,15 +1,19 @@
-"""What ends a host: its first failure stops it in order, and is raised by ``run`` then. What
-has not ended in order is raised as well.
+"""What a failure leads to. A call that may be answered later is made again, with growing
+delays. Any other ends the host: the first stops it in order, and is raised by ``run`` then.
+What has not ended in order is raised as well.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from dataclasses import replace
+from random import Random
+from typing import Any, TypeVar
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
 from changefeed.runtime.calls import unexpected_cancellation
-from changefeed.runtime.errors import Failure
+from changefeed.runtime.delays import GrowingDelays
+from changefeed.runtime.errors import Failure, Unavailable
 
 _NAMED = 20
 
@@ -106,3 +110,36 @@ def _unwrapped(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
+
+
+T = TypeVar("T")
+_FIRST_DELAY, _MAX_DELAY = 0.2, 10.0
+
+
+class Retrier:
+    """Asks the feed and the stores again until they answer. The caller bounds it."""
+
+    def __init__(self, events: HostEvents, random: Random) -> None:
+        self._events = events
+        self._delays = GrowingDelays(_FIRST_DELAY, _MAX_DELAY, random)
+
+    async def call(
+        self,
+        operation: str,
+        call: Callable[[], Awaitable[T]],
+        *,
+        longest_delay: float = _MAX_DELAY,
+    ) -> T:
+        """Await ``call()`` until it raises no ``Unavailable``; ``operation`` names it in the
+        log.
+        """
+        tries = 0
+        while True:
+            try:
+                return await call()
+            except Unavailable as error:
+                tries += 1
+                delay = replace(self._delays, longest=longest_delay).after(tries)
+                delay += error.retry_after or 0.0  # never sooner than the other side wished
+                self._events.retrying(operation, error, delay)
+            await asyncio.sleep(delay)

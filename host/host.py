@@ -26,22 +26,20 @@ from changefeed.host.child_start import ChildStart
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
-from changefeed.host.failures import Failures
+from changefeed.host.failures import Failures, Retrier
 from changefeed.host.health import Health, LoopLag
 from changefeed.host.lags import LagMeter
 from changefeed.host.load_meter import SharedTime
 from changefeed.host.membership import Membership
-from changefeed.host.pool import WorkerPool
 from changefeed.host.reader import IdleRanges
 from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.host.shared import Process, WorkerContext
-from changefeed.host.worker import Worker
+from changefeed.host.worker import Worker, WorkerPool
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.fleet import FleetRules
 from changefeed.leases.fleet_record import changed_to, join_fleet
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member
+from changefeed.leases.timing import FleetRules
 from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.tracing import BatchTracing
 from changefeed.runtime.calls import Patience

@@ -19,8 +19,8 @@ from changefeed.feeds.backlog import Backlog, Backlogs, with_oldest
 from changefeed.feeds.errors import FeedError
 from changefeed.feeds.feed import Feed, FeedRange, RangeId
 from changefeed.host.events import HostEvents, Lag
-from changefeed.host.pool import WorkerPool
 from changefeed.host.reader import IdleRanges
+from changefeed.host.worker import WorkerPool
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.timing import Timing
 from changefeed.runtime.errors import StoreError

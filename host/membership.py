@@ -33,7 +33,7 @@ from math import inf
 from msgspec.structs import replace
 
 from changefeed.host.events import HostEvents
-from changefeed.host.retries import Retrier
+from changefeed.host.failures import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.fleet import is_placeholder

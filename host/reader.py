@@ -16,8 +16,8 @@ from typing import Never
 
 from changefeed.feeds.errors import FeedError, FeedUnavailable, RangeRefused, RangeUnknown
 from changefeed.feeds.feed import Feed, FeedRange, Page, Position, RangeEnded, RangeId
+from changefeed.host.failures import Retrier
 from changefeed.host.load_meter import LoadMeter
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.runtime.light_event import LightEvent
 

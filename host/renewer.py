@@ -28,8 +28,8 @@ from typing import Never
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Retrier
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import Lease

@@ -25,8 +25,7 @@ from pydantic import (
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.starts import not_in_future, start_in
-from changefeed.leases.fleet import FleetRules
-from changefeed.leases.timing import Timing
+from changefeed.leases.timing import FleetRules, Timing
 from changefeed.observers.settings import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.errors import UserError

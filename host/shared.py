@@ -7,9 +7,9 @@ from changefeed.feeds.cosmos.spending import Budgets
 from changefeed.feeds.feed import Feed
 from changefeed.host.careful_delivery import CarefulDelivery
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Retrier
 from changefeed.host.load_meter import SharedTime
 from changefeed.host.reader import IdleRanges
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.leases.lease import HostName
 from changefeed.observers.range_observers import ObserverSetup

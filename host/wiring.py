@@ -28,8 +28,8 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Feed
 from changefeed.host.child_start import ChildStart
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Retrier
 from changefeed.host.host import Host
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings, ObserverSettings, Settings
 from changefeed.host.shared import Process
 from changefeed.leases.addresses import open_container, open_stores

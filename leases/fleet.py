@@ -21,22 +21,111 @@ Processors of another kind keep no records, and are judged by their leases alone
 may come, hosts renew each lease as well; that counts, too.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from math import inf
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
-from changefeed.leases.expiry import ExpiryWatch, ListedAt
-from changefeed.leases.lease import FleetRecord, HostName, Incarnation, Lease, Member, newest
+from changefeed.leases.lease import HostName, Incarnation, Lease, Member, newest
 from changefeed.leases.timing import Timing
-from changefeed.runtime.clock import Clock
+
+K = TypeVar("K", bound=Hashable)
+
+
+class HasSignOfLife(Protocol):
+    """What can die: a lease with its owner, a member."""
+
+    @property
+    def sign_of_life(self) -> Hashable: ...
+
+    @property
+    def stamp(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAt:
+    """When a listing was asked for and answered (on our clock), and the wall-clock time."""
+
+    asked: float
+    answered: float
+    wall: float
+
+    def __post_init__(self) -> None:
+        assert self.asked <= self.answered, f"answered before it was asked: {self}"
+
+
+class _Seen(NamedTuple):
+    """A sign of life, since when it stands still as seen from here, and for how long it may
+    have done so before that, by its stamp.
+    """
+
+    sign: Hashable
+    since: float
+    before: float
+
+
+class ExpiryWatch(Generic[K]):
+    """Expiry without clocks: remembers the signs of life of one kind of thing, and says which
+    has shown none for too long, as seen from here. Times are in seconds.
+
+    Clocks of different machines disagree, so the only clock asked is our own, one that counts
+    suspended time too (``changefeed.runtime.clock``). A lease (or a member) is expired once
+    *we* have seen the same sign of life for the whole expiration. A listing shows the state at
+    some moment between question and answer, so the span counted runs from the *answer* that
+    first showed the sign to the *question* that showed it last: a listing that was long under
+    way can never make a living owner look dead.
+
+    What the mechanism costs: a watcher that has just started must wait a whole expiration for
+    owners that died long ago. Wall-clock stamps shorten that, and only that: by its stamp, less
+    any error of clocks, a thing may have stood still before it was first seen.
+    ``shortest_watch`` is for how long *we* must have seen it unchanged all the same. So a wrong
+    clock, ours or the writer's, takes nothing from an owner that is alive.
+
+    A person who looks once cannot wait. A watch for people asks for no time of its own; nothing
+    is taken by what it says.
+
+    ``shortest_watch`` is longer than a living owner takes from one sign of life to the next;
+    without it no stamp counts.
+    """
+
+    def __init__(
+        self, expiration: float, *, max_clock_skew: float = 0.0, shortest_watch: float = inf
+    ) -> None:
+        self._max_clock_skew = max_clock_skew
+        self.judge_by(expiration, shortest_watch=shortest_watch)
+        self._seen: dict[K, _Seen] = {}
+
+    def judge_by(self, expiration: float, *, shortest_watch: float) -> None:
+        """Change the expiration. What has stood still has done so all the while."""
+        self.expiration = expiration
+        self._longest_before = max(0.0, expiration - shortest_watch)
+        assert 0 <= self._longest_before <= expiration, f"{expiration=}, {shortest_watch=}"
+
+    def still_since(self, listed: Mapping[K, HasSignOfLife], at: ListedAt) -> dict[K, float]:
+        """Take in a listing; return since when, on our clock, each thing has stood still.
+
+        What had done so for the whole expiration when the listing was asked for is dead.
+        """
+        seen: dict[K, _Seen] = {}
+        for key, thing in listed.items():
+            known = self._seen.get(key)
+            if known is None:
+                stamp = at.wall if thing.stamp is None else thing.stamp
+                before = max(0.0, at.wall - stamp - self._max_clock_skew)
+                known = _Seen(thing.sign_of_life, at.answered, before)
+            elif known.sign != thing.sign_of_life:
+                known = _Seen(thing.sign_of_life, at.answered, 0.0)
+            assert known.since <= at.answered, f"{key!r}: {known} is after {at}"
+            seen[key] = known
+        self._seen = seen
+        longest = self._longest_before
+        return {key: x.since - min(x.before, longest) for key, x in seen.items()}
+
 
 _NEVER: Final = -1
 """The heartbeats of a record that no host wrote."""
-
-_MAX_UNSEEN: Final = 60.0
-"""Hosts read the record every half a minute; one answer may be lost."""
 
 _Incarnation = tuple[HostName | None, Incarnation | None]
 
@@ -137,70 +226,11 @@ NOTHING_LISTED: Final = Fleet(
 """What a host knows that has not listed yet."""
 
 
-class FleetRules:
-    """What one host goes by, on its clock: its own settings, until it adopts the record's.
-
-    The expiration, and what hosts share, stand in the record of the fleet, so that a rolling
-    deployment changes them without a stop. Until the old expiration has passed once, some hosts
-    may not have seen the new one. So a host shows that it lives by the shorter of the two, and
-    takes others for dead by the longer: neither those that have adopted it nor the others lose
-    leases. What has passed is dropped when the record is read the next time.
-    """
-
-    def __init__(self, own: Timing, balance: str, clock: Clock) -> None:
-        self.balance = balance
-        self._own = own
-        self._clock = clock
-        self._now = own
-        self._earlier: list[tuple[Timing, float]] = []
-        self.shown = own
-        """How often, and for how long, this host shows that it lives."""
-        self.judged = own
-        """By what this host takes others for dead."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether no host goes by an earlier expiration any more."""
-        return not self._earlier
-
-    def begin(self, record: FleetRecord) -> None:
-        """Go by a record from the start, in which other hosts may still see what was before."""
-        self.balance = record.balance
-        self._now = self._of(record.expiration)
-        if record.before:
-            self._leave(self._of(record.before))
-        self._settle()
-
-    def adopt(self, record: FleetRecord) -> bool:
-        """Go by a record from now on; return whether that is another rule than before."""
-        changed = (record.expiration, record.balance) != (self._now.expiration, self.balance)
-        if record.expiration != self._now.expiration:
-            self._leave(self._now)
-            self._now = self._of(record.expiration)
-        self.balance = record.balance
-        self._settle()
-        return changed
-
-    def _leave(self, timing: Timing) -> None:
-        until = self._clock() + max(timing.expiration, _MAX_UNSEEN)
-        self._earlier.append((timing, until))
-
-    def _settle(self) -> None:
-        now = self._clock()
-        self._earlier = [x for x in self._earlier if now < x[1]]
-        valid = [self._now, *(x for x, _ in self._earlier)]
-        self.shown = min(valid, key=lambda x: x.expiration)
-        self.judged = max(valid, key=lambda x: x.expiration)
-
-    def _of(self, expiration: float) -> Timing:
-        return self._own if expiration == self._own.expiration else Timing.of(expiration)
-
-
 class FleetWatch:
     """Remembers what has stood still, from one listing to the next. Times are in seconds.
 
     ``me`` is the host that watches, if it is one: it knows that it lives. A watch ``by_stamps``
-    tells people who is dead at its first look (``changefeed.leases.expiry``). Our hosts beat
+    tells people who is dead at its first look (``ExpiryWatch``). Our hosts beat
     often, so that their stamps are taken as they are.
     """
 

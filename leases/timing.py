@@ -7,10 +7,15 @@ before the fence, and one lost listing moves nothing. Nobody sets them one by on
 from dataclasses import dataclass
 from typing import Final, Self
 
+from changefeed.leases.lease import FleetRecord
+from changefeed.runtime.clock import Clock
+
 _CLOCK_SKEW: Final = 300.0
 _HANDOFF_POLL: Final = 0.5
 _MAX_BETWEEN_RANGES: Final = 30.0
 _MAX_BETWEEN_LAGS: Final = 10.0
+_MAX_UNSEEN: Final = 60.0
+"""Hosts read the record every half a minute; one answer may be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +72,62 @@ class Timing:
             ranges_interval=min(_MAX_BETWEEN_RANGES, expiration),
             lag_interval=min(_MAX_BETWEEN_LAGS, expiration / 3),
         )
+
+
+class FleetRules:
+    """What one host goes by, on its clock: its own settings, until it adopts the record's.
+
+    The expiration, and what hosts share, stand in the record of the fleet, so that a rolling
+    deployment changes them without a stop. Until the old expiration has passed once, some hosts
+    may not have seen the new one. So a host shows that it lives by the shorter of the two, and
+    takes others for dead by the longer: neither those that have adopted it nor the others lose
+    leases. What has passed is dropped when the record is read the next time.
+    """
+
+    def __init__(self, own: Timing, balance: str, clock: Clock) -> None:
+        self.balance = balance
+        self._own = own
+        self._clock = clock
+        self._now = own
+        self._earlier: list[tuple[Timing, float]] = []
+        self.shown = own
+        """How often, and for how long, this host shows that it lives."""
+        self.judged = own
+        """By what this host takes others for dead."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether no host goes by an earlier expiration any more."""
+        return not self._earlier
+
+    def begin(self, record: FleetRecord) -> None:
+        """Go by a record from the start, in which other hosts may still see what was before."""
+        self.balance = record.balance
+        self._now = self._of(record.expiration)
+        if record.before:
+            self._leave(self._of(record.before))
+        self._settle()
+
+    def adopt(self, record: FleetRecord) -> bool:
+        """Go by a record from now on; return whether that is another rule than before."""
+        changed = (record.expiration, record.balance) != (self._now.expiration, self.balance)
+        if record.expiration != self._now.expiration:
+            self._leave(self._now)
+            self._now = self._of(record.expiration)
+        self.balance = record.balance
+        self._settle()
+        return changed
+
+    def _leave(self, timing: Timing) -> None:
+        until = self._clock() + max(timing.expiration, _MAX_UNSEEN)
+        self._earlier.append((timing, until))
+
+    def _settle(self) -> None:
+        now = self._clock()
+        self._earlier = [x for x in self._earlier if now < x[1]]
+        valid = [self._now, *(x for x, _ in self._earlier)]
+        self.shown = min(valid, key=lambda x: x.expiration)
+        self.judged = max(valid, key=lambda x: x.expiration)
+
+    def _of(self, expiration: float) -> Timing:
+        return self._own if expiration == self._own.expiration else Timing.of(expiration)

@@ -39,9 +39,11 @@ from changefeed.observers.key_scheduler import Batch, KeyScheduler
 from changefeed.observers.observer import CloseReason, ObserverFactory
 from changefeed.observers.observer_context import ObserverContext
 from changefeed.observers.settings import ObservingSettings
+from changefeed.runtime.delays import GrowingDelays
 from changefeed.runtime.errors import UserError
 from changefeed.runtime.light_event import LightEvent
 
+FIRST_DELAY = 0.5  # seconds
 _TRIES_WITHOUT_MEMORY = 3
 _CLOSE_TIMEOUT = 10.0
 
@@ -86,7 +88,7 @@ class RangeObservers:
         self._range_id = context.range.id
         self._events = setup.events
         self._attempts = settings.retry.attempts
-        self._delays = settings.retry.delays(setup.random)
+        self._delays = GrowingDelays(FIRST_DELAY, settings.retry.max_delay, setup.random)
         self._manual = settings.checkpoint == "manual"
         patience = None if settings.on_failure == "retry" else self._attempts
         self.keys = KeyScheduler(

@@ -1,14 +1,10 @@
 """How observers are called, and when one that failed is called again: later and later."""
 
-from random import Random
 from typing import Literal, Protocol
 
 from pydantic import Field
 
-from changefeed.runtime.delays import GrowingDelays
 from changefeed.runtime.settings import Seconds, Section
-
-FIRST_DELAY = 0.5  # seconds
 
 
 class RetrySettings(Section):
@@ -21,9 +17,6 @@ class RetrySettings(Section):
 
     max_delay: Seconds = 60.0
     attempts: int | None = Field(default=10, ge=1)
-
-    def delays(self, random: Random) -> GrowingDelays:
-        return GrowingDelays(FIRST_DELAY, self.max_delay, random)
 
 
 class ObservingSettings(Protocol):

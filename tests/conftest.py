@@ -47,7 +47,7 @@ def all_in_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def steady_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries begin after one second, without chance."""
-    monkeypatch.setattr("changefeed.observers.settings.FIRST_DELAY", 1.0)
+    monkeypatch.setattr("changefeed.observers.range_observers.FIRST_DELAY", 1.0)
     monkeypatch.setattr("changefeed.runtime.delays.JITTER", 0.0)
 
 

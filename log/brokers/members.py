@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from changefeed.feeds.errors import FeedError
-from changefeed.leases.expiry import ExpiryWatch, ListedAt
+from changefeed.leases.fleet import ExpiryWatch, ListedAt
 from changefeed.log.catalog.catalog import Member
 from changefeed.log.catalog.names import broker_key
 from changefeed.log.core_settings import CoreSettings

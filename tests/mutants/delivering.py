@@ -10,7 +10,7 @@ from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.delivery import Delivery
 from changefeed.host.host import Host
 from changefeed.host.membership import Membership
-from changefeed.host.pool import WorkerPool
+from changefeed.host.worker import WorkerPool
 from changefeed.leases.checkpoint import Checkpoint, Progress
 from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.stored import StoredLeases

@@ -5,7 +5,7 @@ from dataclasses import replace
 from changefeed.host import coordinator, owned_lease
 from changefeed.host.membership import Membership
 from changefeed.leases import fleet, plan
-from changefeed.leases.expiry import ExpiryWatch
+from changefeed.leases.fleet import ExpiryWatch
 from changefeed.leases.lease import Lease
 from changefeed.stores.memory import MemoryStore
 

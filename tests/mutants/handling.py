@@ -13,16 +13,15 @@ from msgspec.structs import replace
 from changefeed.cli import exit_codes
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change
-from changefeed.host import coordinator, decide, reader, retries
-from changefeed.host.call_watch import CallWatch
+from changefeed.host import coordinator, decide, failures, reader
+from changefeed.host.calls import CallWatch
 from changefeed.host.careful_delivery import CarefulDelivery
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.delivery import Delivery
+from changefeed.host.failures import Retrier
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.host.pool import WorkerPool
 from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.retries import Retrier
-from changefeed.host.worker import Worker
+from changefeed.host.worker import Worker, WorkerPool
 from changefeed.leases import deaths
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.fleet import Fleet
@@ -316,7 +315,7 @@ def a_range_that_the_feed_does_not_have_is_asked_for_for_ever(m: Patch) -> None:
 
 @mutant(rule=11, kills=f"unit/host/test_embedding.py {_WORKER}")
 def a_store_that_is_away_for_a_moment_ends_the_host(m: Patch) -> None:
-    m.patch(retries, "Unavailable", FeedUnavailable)
+    m.patch(failures, "Unavailable", FeedUnavailable)
 
 
 @mutant(rule=11, kills="unit/host/test_lost_checkpoints.py::test_hosts_that_find_another")

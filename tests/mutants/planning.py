@@ -5,10 +5,10 @@ from collections.abc import Collection, Sequence
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host import decide
+from changefeed.host.calls import Drain
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.decide import _Steals
 from changefeed.host.delivery import Delivery
-from changefeed.host.drain import Drain
 from changefeed.host.worker import Worker
 from changefeed.leases import plan
 from changefeed.leases.fleet import Fleet

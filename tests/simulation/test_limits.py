@@ -4,7 +4,7 @@ import pytest
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.decide import Decision
-from changefeed.leases.expiry import ExpiryWatch
+from changefeed.leases.fleet import ExpiryWatch
 
 from .limits import MAX_UNREAD, UnreadWatch, too_many_calls
 from .progress import Violation

@@ -11,12 +11,10 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.discovery import Discovery
 from changefeed.host.events import HostEvents
-from changefeed.host.failures import Failures
+from changefeed.host.failures import Failures, Retrier
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.host.pool import WorkerPool
 from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.retries import Retrier
-from changefeed.host.worker import Worker
+from changefeed.host.worker import Worker, WorkerPool
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation
 from tests.support import make

@@ -11,8 +11,7 @@ from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.states import FleetListing, fleet_status
 from changefeed.fleet.status import FleetStatus, Metrics, RangeStatus, Report, desired_hosts
 from changefeed.leases.deaths import Deaths
-from changefeed.leases.expiry import ListedAt
-from changefeed.leases.fleet import FleetWatch
+from changefeed.leases.fleet import FleetWatch, ListedAt
 from changefeed.leases.health import RangeHealth, WaitingKey
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from changefeed.feeds.feed import Position, RangeId
-from changefeed.host.activity import Activity
+from changefeed.host.metrics import Activity
 from tests.support import make
 
 R, S = RangeId("r"), RangeId("s")

@@ -12,7 +12,7 @@ from changefeed.feeds.feed import Position
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.checkpointer import Checkpointer
 from changefeed.host.events import HostEvents
-from changefeed.host.retries import Retrier
+from changefeed.host.failures import Retrier
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.checkpoint import Progress
 from changefeed.leases.lease import HostName, Incarnation

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.host.decide import Decision, FeedRanges, HostView, decide
 from changefeed.host.settings import LeaseSettings
-from changefeed.leases.expiry import ListedAt
-from changefeed.leases.fleet import FleetWatch
+from changefeed.leases.fleet import FleetWatch, ListedAt
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, RangeEnd
 from changefeed.leases.plan import Action

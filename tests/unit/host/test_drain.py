@@ -8,7 +8,7 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.fleet.claims import pause
-from changefeed.host.drain import Drain
+from changefeed.host.calls import Drain
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases

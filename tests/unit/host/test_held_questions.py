@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Retrier
 from changefeed.host.reader import IdleRanges
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.lease import HostName
 from tests.support.looking import now

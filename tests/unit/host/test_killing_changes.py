@@ -12,12 +12,12 @@ import pytest
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
+from changefeed.host.calls import Drain
 from changefeed.host.careful_delivery import CarefulDelivery
 from changefeed.host.child_start import ChildStart
-from changefeed.host.drain import Drain
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Retrier
 from changefeed.host.host import Host
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import Settings
 from changefeed.host.shared import Process
 from changefeed.host.wiring import guest_host

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Retrier
 from changefeed.host.membership import Membership
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Member, Version

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from changefeed.feeds.feed import FeedRange, Position, RangeId
-from changefeed.host.call_watch import Overdue
+from changefeed.host.calls import Overdue
 from changefeed.host.events import HostEvents, Lag
 from changefeed.host.settings import ObserverSettings
 from changefeed.leases.fleet import NOTHING_LISTED

@@ -11,9 +11,9 @@ from changefeed.feeds.errors import FeedUnavailable
 from changefeed.feeds.feed import Change, FeedRange, Page, Position, RangeEnded, RangeId
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Retrier
 from changefeed.host.load_meter import LoadMeter, SharedTime
 from changefeed.host.reader import IdleRanges, Reader
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import FeedSettings
 from changefeed.leases.lease import HostName
 from changefeed.testing.proxies import proxied

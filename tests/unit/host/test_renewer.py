@@ -10,8 +10,8 @@ import pytest
 
 from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
+from changefeed.host.failures import Retrier
 from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.retries import Retrier
 from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Lease

@@ -7,7 +7,7 @@ import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
 from changefeed.host.events import HostEvents
-from changefeed.host.retries import Retrier
+from changefeed.host.failures import Retrier
 from changefeed.leases.lease import HostName
 from tests.support.looking import now
 

@@ -8,7 +8,7 @@ import pytest
 
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.feeds.memory import MemoryFeed
-from changefeed.host.call_watch import CallWatch
+from changefeed.host.calls import CallWatch
 from changefeed.leases.health import RangeHealth
 from changefeed.leases.memory import MemoryLeases
 from changefeed.observers.errors import AttemptFailed

@@ -9,7 +9,7 @@ import pytest
 from changefeed.feeds.feed import Change, RangeId
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.memory import MemoryLeases
-from changefeed.observers import settings
+from changefeed.observers import range_observers
 from changefeed.observers.observer import CloseReason, Context
 from changefeed.runtime import delays
 from changefeed.runtime.errors import StoreUnavailable
@@ -71,7 +71,7 @@ async def test_what_slept_beyond_its_lease_between_two_attempts_calls_no_observe
 ) -> None:
     """The timers of the loop notice that a process was frozen, and not that a machine was."""
     observer, cable, suspended = OnceBroken(method), Calls(), 0.0
-    monkeypatch.setattr(settings, "FIRST_DELAY", 3.0)
+    monkeypatch.setattr(range_observers, "FIRST_DELAY", 3.0)
     monkeypatch.setattr(delays, "JITTER", 0.0)
     feed, leases = make.memory_feed(1, 1), MemoryLeases()
     async with fleet_of(lambda: observer, feed, leases) as running:

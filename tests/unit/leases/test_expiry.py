@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
-from changefeed.leases.expiry import ExpiryWatch, ListedAt
+from changefeed.leases.fleet import ExpiryWatch, ListedAt
 from changefeed.leases.lease import HostName, Incarnation, Lease, Version
 from tests.support import make
 

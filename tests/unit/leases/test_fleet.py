@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet.states import FleetListing, fleet_status
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.expiry import ListedAt
-from changefeed.leases.fleet import Fleet, FleetWatch, fence_owner, is_placeholder
+from changefeed.leases.fleet import Fleet, FleetWatch, ListedAt, fence_owner, is_placeholder
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
 from changefeed.leases.listing import LeaseListing

@@ -3,9 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from changefeed.leases.fleet import FleetRules
 from changefeed.leases.lease import FleetRecord
-from changefeed.leases.timing import Timing
+from changefeed.leases.timing import FleetRules, Timing
 
 THIRTY = replace(Timing.of(30), handoff_poll=0.1)  # as a test may have it
 

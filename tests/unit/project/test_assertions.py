@@ -9,12 +9,10 @@ ROOT = Path(__file__).parents[3]
 STATEMENTS_EACH = 48
 _WORKER = (
     "checkpointer",
-    "context",
     "delivery",
     "lags",
     "load_meter",
     "owned_lease",
-    "pool",
     "reader",
     "worker",
 )

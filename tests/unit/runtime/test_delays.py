@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from changefeed.observers.settings import RetrySettings
 from changefeed.runtime.delays import GrowingDelays
 
 
@@ -12,7 +11,7 @@ def test_each_delay_is_twice_as_long_as_the_one_before_it_up_to_the_longest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("changefeed.runtime.delays.JITTER", 0.0)
-    delays = RetrySettings(max_delay=3.0).delays(Random(1))
+    delays = GrowingDelays(0.5, 3.0, Random(1))
     assert [delays.after(n) for n in (1, 2, 3, 4, 5000)] == [0.5, 1.0, 2.0, 3.0, 3.0]
     assert [delays.of_outage(x) for x in (0.0, 16.0, 4800.0)] == [0.5, 1.0, 3.0]
 
