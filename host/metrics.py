@@ -1,8 +1,7 @@
 """What people see of a host: its instruments, as a table, and what it did lately, how its
 ranges get on, and what it last listed of its fleet.
 
-Activity is written where things happen, at the cost of a few assignments, and rates are made of
-it once a round of balancing. Nothing here has a timer, and nobody waits for it.
+Activity is written where things happen; rates are made of it once a round of balancing.
 
 Names follow OpenTelemetry; without a configured provider they cost next to nothing.
 """

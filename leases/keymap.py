@@ -30,6 +30,7 @@ from changefeed.feeds.errors import FeedRefused
 from changefeed.feeds.feed import Child, FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.lease import Lease, RangeEnd, newest
+from changefeed.leases.segments import Segments, marked_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class KeyMap:
         self._ended = [(x, x.end) for x in self.leases.values() if x.end is not None]
         self._named = self._children_by_name()
         gone = {name: x for name, x in begun.items() if name not in self.leases}
-        self._keys = _Segments([*self._all_ranges(), *gone.values()])
+        self._keys = Segments([*self._all_ranges(), *gone.values()])
         keys = self._keys
         self._read, self._unread = self._by_readers()
         read = {x.range_id: x.range for x in self._read}
@@ -169,7 +170,7 @@ class KeyMap:
         to have: it was deleted by hand, and hosts create another.
         """
         filled = self._keys.marked(self.ranges_for_gaps())
-        return list(self._keys.spans(_marked_in(filled)))
+        return list(self._keys.spans(marked_in(filled)))
 
     def ranges_for_gaps(self) -> Iterator[FeedRange]:
         """Yield the oldest ranges that hold the keys of gaps, or what they hold of them."""
@@ -213,14 +214,13 @@ class KeyMap:
                 missing = self._uncovered(found)
                 if all(coming[n] for n in missing) and not self._has_come(found, missing):
                     self._keys.mark(coming, found.child.range)
-        lost = bytearray(b and not c for b, c in zip(self._buried, coming, strict=True))
-        for x, end in self._ended:
-            if not end.children:
-                self._keys.clear(lost, x.range)  # it was closed for good
+        closed = self._keys.marked(x.range for x, end in self._ended if not end.children)
+        there = zip(self._buried, coming, closed, strict=True)  # or closed for good
+        lost = bytearray(b and not (c or d) for b, c, d in there)
         filled = self._keys.marked(self.ranges_for_gaps())
-        for n in _marked_in(self._missing()):
+        for n in marked_in(self._missing()):
             lost[n] = not filled[n]
-        return list(self._keys.spans(_marked_in(lost)))
+        return list(self._keys.spans(marked_in(lost)))
 
     def _missing(self) -> bytes:
         wanted = self._keys.marked(self.ranges)
@@ -382,82 +382,3 @@ def _completed(lease: Lease, listed: FeedRange | None) -> Lease:
         return lease
     found = dataclasses.replace(known, low=place.low, high=place.high, generation=generation)
     return replace(lease, range=found)
-
-
-_Generation = tuple[int, int]
-_NEVER: _Generation = (-1, 0)
-"""Before that of any range."""
-
-
-class _Segments:
-    """The keys between all bounds that are known, from the lowest to the highest.
-
-    Sets of keys are marks, one for each segment, so thousands of ranges are compared with
-    thousands at the speed of ``bytes``.
-    """
-
-    def __init__(self, ranges: Iterable[FeedRange]) -> None:
-        known = {bound for x in ranges if x.high for bound in (x.low, x.high)}
-        self._bounds = sorted(known)
-        self._places = {bound: n for n, bound in enumerate(self._bounds)}
-
-    def _place(self, found: FeedRange) -> tuple[int, int]:
-        """Return the segments of a range; none where its bounds are not known."""
-        if not found.high:
-            return 0, 0
-        return self._places[found.low], self._places[found.high]
-
-    def marked(self, ranges: Iterable[FeedRange]) -> bytearray:
-        marks = bytearray(len(self._bounds))
-        for x in ranges:
-            self.mark(marks, x)
-        return marks
-
-    def mark(self, marks: bytearray, found: FeedRange) -> None:
-        begin, end = self._place(found)
-        marks[begin:end] = b"\1" * (end - begin)
-
-    def clear(self, marks: bytearray, found: FeedRange) -> None:
-        begin, end = self._place(found)
-        marks[begin:end] = bytes(end - begin)
-
-    def any(self, marks: bytes | bytearray, found: FeedRange) -> bool:
-        return 1 in marks[slice(*self._place(found))]
-
-    def all(self, marks: bytearray, found: FeedRange) -> bool:
-        return 0 not in marks[slice(*self._place(found))]
-
-    def of(self, found: FeedRange) -> range:
-        """Return the segments of a range."""
-        return range(*self._place(found))
-
-    def without(self, found: FeedRange, marks: bytearray) -> Sequence[int]:
-        """Return the segments of a range that are not marked."""
-        return [n for n in self.of(found) if not marks[n]]
-
-    def latest(self, ranges: Iterable[FeedRange]) -> list[_Generation]:
-        """Return the latest generation of each segment."""
-        found = [_NEVER] * len(self._bounds)
-        for x in sorted(ranges, key=lambda x: x.generation):
-            begin, end = self._place(x)
-            found[begin:end] = [x.generation] * (end - begin)
-        return found
-
-    def latest_of(self, latest: Sequence[_Generation], found: FeedRange) -> _Generation:
-        return max(latest[slice(*self._place(found))], default=_NEVER)
-
-    def spans(self, segments: Iterable[int]) -> Iterator[tuple[str, str]]:
-        """Return the bounds of the keys of some segments, in order; what touches is one."""
-        begin, end = -1, -1
-        for n in segments:
-            if n != end:
-                if begin >= 0:
-                    yield self._bounds[begin], self._bounds[end]
-                begin = n
-            end = n + 1
-        if begin >= 0:
-            yield self._bounds[begin], self._bounds[end]
-
-
-def _marked_in(marks: bytes | bytearray) -> Iterator[int]:
-    return (n for n, marked in enumerate(marks) if marked)

@@ -41,10 +41,9 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from changefeed.feeds.feed import Change, FeedRange
-from changefeed.observers.error_text import kind_of, text_of
+from changefeed.observers.error_text import kind_of, log_late_error, text_of
 from changefeed.observers.errors import AttemptFailed, ObserverStuck, came_of
 from changefeed.observers.observer import CloseReason, Context, Observer
-from changefeed.observers.one_thread import log_late_error
 from changefeed.runtime.light_event import LightEvent
 from changefeed.runtime.shutdown import output_is_unread
 

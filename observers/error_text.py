@@ -9,10 +9,16 @@ here: cut, and with an escape for what is not plain.
 Limits: the text is made whole before it is cut, by the user's own code.
 """
 
+import asyncio
+import concurrent.futures
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 from changefeed.observers.errors import AttemptFailed
+from changefeed.runtime.logs import get_logger
+
+_log = get_logger(__name__)
 
 MAX_TEXT = 4000
 """In characters; what is longer says how long it was."""
@@ -79,3 +85,15 @@ def _cut(text: str, longest: int) -> str:
         return text
     note = f"… (cut; {len(text)} characters in all)"
     return text[: longest - len(note)] + note
+
+
+def log_late_error(ended: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
+    """Write what a call raised to the log, if no task waits for it any more."""
+    if ended.cancelled() or (error := ended.exception()) is None:
+        return
+    _log.warning(
+        "observer failed after it was cancelled",
+        error=text_of(error),
+        kind=kind_of(error),
+        trace=trace_of(error),
+    )

@@ -14,10 +14,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from changefeed.observers.error_text import describe, kind_of, text_of, trace_of
-from changefeed.runtime.logs import get_logger
-
-_log = get_logger(__name__)
+from changefeed.observers.error_text import describe, log_late_error
 
 
 class OneThread(concurrent.futures.Executor):
@@ -92,15 +89,3 @@ class _Call:
             self.ended.set_exception(failure)
         except BaseException as error:  # noqa: BLE001 - the border of the thread
             self.ended.set_exception(error)
-
-
-def log_late_error(ended: asyncio.Future[Any] | concurrent.futures.Future[Any]) -> None:
-    """Write what a call raised to the log, if no task waits for it any more."""
-    if ended.cancelled() or (error := ended.exception()) is None:
-        return
-    _log.warning(
-        "observer failed after it was cancelled",
-        error=text_of(error),
-        kind=kind_of(error),
-        trace=trace_of(error),
-    )

@@ -25,8 +25,9 @@ from changefeed.host.worker import Worker, WorkerPool
 from changefeed.leases import deaths
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.fleet import Fleet
-from changefeed.leases.keymap import KeyMap, _Segments
+from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, RangeEnd
+from changefeed.leases.segments import Segments
 from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
 from changefeed.observers.call import CalledObserver
@@ -221,7 +222,7 @@ def a_lease_begins_beside_one_that_has_its_keys(m: Patch) -> None:
 
 @mutant(rule=9, kills=_KEYMAP)
 def a_child_comes_again_after_later_ranges_have_had_its_keys(m: Patch) -> None:
-    m.patch(_Segments, "latest_of", lambda *_: None)
+    m.patch(Segments, "latest_of", lambda *_: None)
 
 
 @mutant(rule=9, kills=_KEYMAP)

@@ -42,6 +42,11 @@ def test_a_child_whose_keys_a_later_range_has_had_does_not_come_again() -> None:
     assert not KeyMap([ended(PARENT, LEFT, RIGHT), ended(MERGED)]).new_leases
 
 
+def test_keys_of_a_range_that_was_closed_for_good_wait_for_nobody() -> None:
+    assert not KeyMap([ended(MERGED)]).orphans()
+    assert KeyMap([ended(LEFT), ended(RIGHT, MERGED)]).orphans() == [("02", "04")]
+
+
 def test_what_another_processor_made_and_the_feed_lists_no_more_does_not_come_again() -> None:
     unknown = dataclasses.replace(LEFT, generation=(0, 0))  # others do not say it
     parts = [spanning("c", 0, 1, (2, 0)), spanning("d", 1, 2, (2, 0))]

@@ -7,15 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 STATEMENTS_EACH = 48
-_WORKER = (
-    "checkpointer",
-    "delivery",
-    "lags",
-    "load_meter",
-    "owned_lease",
-    "reader",
-    "worker",
-)
+_WORKER = ["checkpointer", "delivery", "lags", "load_meter", "owned_lease", "reader", "worker"]
 DENSE = [
     "leases",
     "stores",
