@@ -313,6 +313,15 @@ def test_a_prometheus_that_has_never_seen_a_host_says_so(tmp_path: Path) -> None
     check_alerts(tmp_path, {}, 20, ["ChangefeedNoHosts"])
 
 
+@pytest.mark.parametrize("before", [{}, {'changefeed_lease_owned{job="shop"}': "1x9 stale"}])
+@pytest.mark.parametrize(("desired", "fires"), [(0, []), (1, ["ChangefeedNoHosts"])])
+def test_a_fleet_whose_monitor_wants_no_hosts_has_none_in_peace(
+    desired: int, fires: Sequence[str], before: dict[str, str], tmp_path: Path
+) -> None:
+    monitor = {'changefeed_desired_hosts{job="shop"}': f"{desired}x40"}
+    check_alerts(tmp_path, {**before, **monitor}, 40, fires)
+
+
 def rules() -> list[dict[str, Any]]:
     groups = yaml.safe_load(RULES.read_text())["groups"]
     return [rule for group in groups for rule in group["rules"]]
