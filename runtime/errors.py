@@ -14,6 +14,7 @@ An error that is both (``StoreRefused`` is a ``UserError``, too) counts as the f
 """
 
 import os
+import ssl
 from typing import TypeVar
 
 from changefeed.runtime.printable import one_line
@@ -91,6 +92,9 @@ def _of_system(error: BaseException | None) -> str:
     """
     while error is not None:
         found = getattr(error, "os_error", None)
+        if isinstance(found, ssl.SSLError):  # its numbers are none of the system
+            why = (found.reason or str(found)).replace("_", " ").lower()
+            return f"TLS: {why}; look at the scheme and the port in the address"
         if isinstance(found, OSError):
             number = found.errno or 0  # below 0 where a name was not found
             return os.strerror(number) if number > 0 else found.strerror or ""
