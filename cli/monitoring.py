@@ -151,6 +151,7 @@ def monitored(
     stream = EventStream(look, every=_PAGE_EVERY)
     context = ActionContext(
         settings=settings,
+        listing_every=settings.leases.timing.balance_interval,
         container=container,
         feed=feed and BoundedFeed(feed),
         make_observer=partial(find_observer, settings.observer),

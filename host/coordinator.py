@@ -39,6 +39,7 @@ from changefeed.leases.keymap import KeyMap, NewLease
 from changefeed.leases.lease import HostName, Incarnation, Lease
 from changefeed.leases.listing import LeaseListing, ListFleet
 from changefeed.leases.plan import Action
+from changefeed.leases.timing import FleetRules
 from changefeed.leases.updating import evict, update_lease
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.errors import StoreUnavailable
@@ -60,6 +61,7 @@ class Coordinator:
         me: HostName,
         incarnation: Incarnation,
         settings: Settings,
+        rules: FleetRules,
         *,
         container: LeaseContainer,
         pool: WorkerPool,
@@ -74,7 +76,8 @@ class Coordinator:
     ) -> None:
         self._me = me
         self._incarnation = incarnation
-        self._settings = settings.leases
+        self._rules = rules
+        self._handoff = settings.leases.max_handoff_time
         self._deaths_after = partial(
             Lease.deaths_after,
             incarnation=incarnation,
@@ -92,7 +95,7 @@ class Coordinator:
         self._listing = LeaseListing(list_fleet, clock)
         self._batch = _FIRST_BATCH
         self._tried = frozenset[RangeId]()
-        self._watch = FleetWatch(self._settings.judged, me=me)
+        self._watch = FleetWatch(self._rules.judged, me=me)
         self._own = HostView(name=me)
         self._keymap = KeyMap(())
         self._highest_epoch = 0
@@ -113,7 +116,7 @@ class Coordinator:
                 again = self._left or decision.again
                 wait = 0.0 if again else decision.wait(now=now, jitter=jitter)
             except StoreUnavailable as error:
-                wait = self._settings.timing.balance_interval * jitter
+                wait = self._rules.shown.balance_interval * jitter
                 self._events.retrying("balance", error, wait)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
@@ -127,7 +130,7 @@ class Coordinator:
         self._own = dataclasses.replace(self._own, reading={*self._pool.workers})
         leases, members = await self._listing.list_fleet()
         at = ListedAt(asked=asked, answered=self._clock(), wall=self._wall())
-        self._watch.judge_by(self._settings.judged)
+        self._watch.judge_by(self._rules.judged)
         fleet = self._watch.take(leases, members, at)
         ranges = self._discovery.ranges
         keymap = self._keymap = KeyMap(
@@ -137,7 +140,7 @@ class Coordinator:
             sub_range=self._discovery.sub_range,
             begun=self._keymap.begun,
         )
-        decision = decide(fleet, keymap, self._own, ranges, self._settings)
+        decision = decide(fleet, keymap, self._own, ranges, self._rules, handoff=self._handoff)
         self._own = decision.own
         self._fenced.clear()
         self._highest_epoch = max(self._highest_epoch, *(x.epoch for x in leases), 0)
@@ -152,9 +155,7 @@ class Coordinator:
             self._listing.doubt()  # the next one is to be whole
         decided, self._left = self._clock(), False
         # What took long to list, or to decide, leaves as long for its work.
-        self._round_ends = max(
-            asked + self._settings.timing.balance_interval, 2 * decided - asked
-        )
+        self._round_ends = max(asked + self._rules.shown.balance_interval, 2 * decided - asked)
         await self._act(fleet, decision)
         self._events.balanced(sum(not x.ended for x in leases))
         return decision
@@ -302,7 +303,7 @@ class Coordinator:
             self._container,
             await self._beginning(lease),
             taken=take,
-            settings=self._settings,
+            rules=self._rules,
             clock=self._clock,
             wall=self._wall,
         )

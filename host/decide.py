@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from changefeed.feeds.feed import FeedRange, RangeId
-from changefeed.host.settings import LeaseSettings
 from changefeed.leases.fleet import Fleet
 from changefeed.leases.hot_ranges import hot_ranges
 from changefeed.leases.keymap import KeyMap, NewLease
 from changefeed.leases.lease import HostName, Lease
 from changefeed.leases.load_plan import plan_by_load
 from changefeed.leases.plan import Action, Assignment, actions_for, plan
+from changefeed.leases.timing import FleetRules
 
 _MAX_REST = 16  # balance intervals
 _MIN_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
@@ -110,14 +110,22 @@ class Decision:
 
 
 def decide(
-    fleet: Fleet, keymap: KeyMap, own: HostView, ranges: FeedRanges, settings: LeaseSettings
+    fleet: Fleet,
+    keymap: KeyMap,
+    own: HostView,
+    ranges: FeedRanges,
+    rules: FleetRules,
+    *,
+    handoff: float,
 ) -> Decision:
-    """See the module. ``keymap`` is of the leases of ``fleet``, and of ``ranges``."""
-    now, last = fleet.at.answered, own.last
+    """See the module. ``keymap`` is of the leases of ``fleet``, and of ``ranges``. An owner
+    that is asked for a lease has ``handoff`` seconds to finish; with 0 it is not asked.
+    """
+    timing, now, last = rules.shown, fleet.at.answered, own.last
     assert last is None or last.at.answered <= now, f"{fleet.at} is before {last.at}"
     as_before = last is not None and fleet.alive == last.alive
     quiet_since = own.quiet_since if as_before else now
-    quiet = now - quiet_since >= settings.timing.rebalance_delay
+    quiet = now - quiet_since >= timing.rebalance_delay
     # A torn listing lacks the record of a host that has one.
     known = {**own.limits, **{x.name: x.max_ranges for x in fleet.members.values()}}
     limits = {x: known.get(x) for x in fleet.alive}
@@ -126,7 +134,7 @@ def decide(
     begins = empty and last is not None and not last.leases
     readable = [x for x in listed if x.epoch or x.range_id in own.readable]
     assert not any(x.ended or x.paused for x in readable), "nobody may own these"
-    assignment = _assignment(readable, fleet, limits, settings)
+    assignment = _assignment(readable, fleet, limits, rules.balance)
     planned = actions_for(
         own.name,
         assignment,
@@ -135,7 +143,7 @@ def decide(
         expired=fleet.expired,
         living=fleet.alive,
     )
-    steals = _Steals(fleet, own, settings, quiet=quiet)
+    steals = _Steals(fleet, own, rules, handoff, quiet=quiet)
     steps = [
         (step, lease)
         for action, lease in planned
@@ -144,9 +152,9 @@ def decide(
     moving = steals.moving or any(
         assignment.get(x) not in (None, own.name) for x in own.reading
     )
-    leases = _LeaseChanges(fleet, keymap, own, ranges, patience=settings.judged.expiration)
+    leases = _LeaseChanges(fleet, keymap, own, ranges, patience=rules.judged.expiration)
     expiries = [] if fleet.next_expiry is None else [fleet.next_expiry]
-    quiet_at = [quiet_since + settings.timing.rebalance_delay] if moving and not quiet else []
+    quiet_at = [quiet_since + timing.rebalance_delay] if moving and not quiet else []
     return Decision(
         steps=steps,
         new_leases=leases.new,
@@ -154,12 +162,12 @@ def decide(
         deletes=leases.deletes,
         begins=begins,
         asks=leases.are_new,
-        splits=_splits(fleet, ranges, settings) if quiet else {},
+        splits=_splits(fleet, ranges, rules.balance) if quiet else {},
         readable=readable,
         again=len(readable) < len(listed) or leases.are_unsure or (empty and not begins),
-        interval=min(settings.timing.balance_interval, settings.timing.handoff_poll)
+        interval=min(timing.balance_interval, timing.handoff_poll)
         if moving
-        else settings.timing.balance_interval,
+        else timing.balance_interval,
         moments=[*expiries, *quiet_at, *leases.moments],
         own=replace(
             own,
@@ -178,17 +186,17 @@ def _assignment(
     readable: Sequence[Lease],
     fleet: Fleet,
     limits: Mapping[HostName, int | None],
-    settings: LeaseSettings,
+    balance: str,
 ) -> Assignment:
     """A processor of another kind would undo what others move by load."""
-    if settings.shared != "count" and fleet.foreign.isdisjoint(fleet.alive):
+    if balance != "count" and fleet.foreign.isdisjoint(fleet.alive):
         return plan_by_load(readable, limits)
     return plan(readable, fleet.alive)
 
 
-def _splits(fleet: Fleet, ranges: FeedRanges, settings: LeaseSettings) -> Mapping[RangeId, int]:
+def _splits(fleet: Fleet, ranges: FeedRanges, balance: str) -> Mapping[RangeId, int]:
     """A processor of another kind would read on what was split."""
-    if settings.shared != "split" or fleet.shared:
+    if balance != "split" or fleet.shared:
         return {}
     return hot_ranges(fleet.leases.values(), fleet.alive, ranges.listed)
 
@@ -197,25 +205,27 @@ class _Steals:
     """How far the steals of one host have come.
 
     A lease is asked for once membership has been quiet. From an owner that was asked and
-    neither hands over nor dies, it is taken after ``longest_handoff``. A processor of another
-    kind knows no requests; it may write over what was taken from it, so it has its lease for
-    twice as long after each time.
+    neither hands over nor dies, it is taken when that is as late as a dead one. A processor of
+    another kind knows no requests; it may write over what was taken from it, so it has its
+    lease for twice as long after each time.
     """
 
     def __init__(
-        self, fleet: Fleet, own: HostView, settings: LeaseSettings, *, quiet: bool
+        self, fleet: Fleet, own: HostView, rules: FleetRules, handoff: float, *, quiet: bool
     ) -> None:
         self._fleet = fleet
         self._me = own.name
-        self._settings = settings
+        self._handoff = handoff
+        self._longest = handoff + rules.judged.expiration
+        self._interval = rules.shown.balance_interval
         self._quiet = quiet
         self._now = now = fleet.at.answered
         # We may have seemed dead, and owners hand over to no dead host: they had no time.
         away = 0.0 if own.last is None else now - own.last.at.answered
-        was_away = away >= settings.timing.expiration / 2
+        was_away = away >= rules.shown.expiration / 2
         self._asked_before = {} if was_away else own.asked
         # After so long a lease may have been taken from us as well.
-        lasted = 2 * _MAX_REST * settings.timing.balance_interval
+        lasted = 2 * _MAX_REST * self._interval
         self.taken = {x: y for x, y in own.taken.items() if now - y[1] < lasted}
         self.asked: dict[RangeId, Asked] = {}
         self.moving = False
@@ -235,7 +245,7 @@ class _Steals:
         return self._of(lease) if self._quiet else None
 
     def _of(self, lease: Lease) -> Action | None:
-        if self._settings.max_handoff_time == 0 or lease.owner in self._fleet.foreign:
+        if self._handoff == 0 or lease.owner in self._fleet.foreign:
             return Action.ROB
         if lease.next_owner != self._me:
             self.asked.pop(lease.range_id, None)
@@ -245,12 +255,12 @@ class _Steals:
             since = self._now
         assert since <= self._now, f"{lease.range_id!r} is asked for since {since}, in future"
         self.asked[lease.range_id] = lease.epoch, since
-        return Action.ROB if self._now - since >= self._settings.longest_handoff else None
+        return Action.ROB if self._now - since >= self._longest else None
 
     def _is_left_alone(self, lease: Lease) -> bool:
         times, at = self.taken.get(lease.range_id, (0, -inf))
         intervals = min(2 ** min(times, _MAX_REST), _MAX_REST)
-        rests = self._now < at + intervals * self._settings.timing.balance_interval
+        rests = self._now < at + intervals * self._interval
         return rests and lease.owner in self._fleet.foreign
 
 

@@ -104,7 +104,7 @@ class Delivery:
         """The key that waits the longest, if the range was full."""
         self.split_into: int | None = None
         """Into how many sub-ranges the range is to be split, as it is too much for one host."""
-        self._cooldown = self._settings.leases.timing.cooldown
+        self._cooldown = shared.rules.shown.cooldown
         self._split_not_before = self._clock() + self._cooldown  # it has much to catch up with
         self.end: RangeEnd | None = None
         """What the range goes on in, once it has been read to its end."""

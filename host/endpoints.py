@@ -102,7 +102,7 @@ class HostEndpoints:
     def _problems(self) -> list[str]:
         if self.host is None:
             return ["its feed or its lease container has not been opened yet; see the log"]
-        expiration = self.host.settings.leases.judged.expiration
+        expiration = self.host.rules.judged.expiration
         return self.host.health.problems(longest_without_listing=expiration)
 
 

@@ -61,6 +61,8 @@ class Host:
     name: HostName
     """Its own within the fleet, and the same after a restart."""
     settings: Settings
+    rules: FleetRules
+    """What it goes by of its fleet."""
     registry: CollectorRegistry | None
     """What Prometheus is to fetch of it; ``None`` if it counts with the program's meters."""
     feed: Feed
@@ -92,9 +94,8 @@ class Host:
         start = start or ChildStart.of(self.name, {})
         self.incarnation = Incarnation(start.incarnation)
         self._ended = start.dead
-        own = settings.leases
-        self._rules = FleetRules(own.timing, own.balance, clock)
-        settings = settings.model_copy(update={"leases": own.going_by(self._rules)})
+        timing = settings.leases.timing
+        self.rules = FleetRules(timing, settings.leases.balance, clock)
         self.settings = settings
         self.registry = registry
         self.feed = BoundedFeed(feed, patience=Patience(_PATIENCE))
@@ -105,10 +106,10 @@ class Host:
         self._clock = clock
         self.wall = wall
         self._bounds = CallLimits(
-            timeout=settings.leases.timing.call_timeout,
+            timeout=timing.call_timeout,
             on_call=self.events.store_request,
             patience=Patience(_PATIENCE),
-            expiration=settings.leases.timing.expiration,
+            expiration=timing.expiration,
             clock=clock,
             when_failing=partial(self.events.retrying, "write leases"),
         )
@@ -122,7 +123,7 @@ class Host:
                 software=__version__,
                 max_ranges=settings.leases.max_ranges,
             ),
-            settings.leases,
+            self.rules,
             dead=start.dead.keys(),
             events=self.events,
             retrier=self._retrier,
@@ -140,13 +141,14 @@ class Host:
             observers=observers,
             tracing=tracing,
             settings=settings,
+            rules=self.rules,
             idle=self._idle,
             events=self.events,
             retrier=self._retrier,
             care=CarefulDelivery(self._retrier, (process or Process()).turn),
             shared_time=SharedTime(asyncio.get_running_loop().time),
         )
-        self._loop_lag = LoopLag(self.events, limit=settings.leases.timing.fence_margin)
+        self._loop_lag = LoopLag(self.events, limit=timing.fence_margin)
         self._pool: WorkerPool | None = None
         self._renewer: LeaseRenewer | None = None
         self._coordinator: Coordinator | None = None
@@ -246,7 +248,7 @@ class Host:
             lags = LagMeter(
                 self.feed,
                 self.container,
-                self.settings.leases.timing,
+                self.rules.shown,
                 idle=self._idle,
                 events=self.events,
                 wall=self.wall,
@@ -296,7 +298,7 @@ class Host:
 
     def _make_renewer(self) -> LeaseRenewer:
         return LeaseRenewer(
-            self.settings.leases,
+            self.rules,
             renew_each=self.container.renew_each,
             events=self.events,
             retrier=self._retrier,
@@ -311,16 +313,16 @@ class Host:
         record = await self._retrier.call(
             "join", partial(join_fleet, self.container, self.feed.identity, change)
         )
-        self._rules.begin(record)
+        self.rules.begin(record)
         await self._membership.join()
 
     async def _go_by(self, record: FleetRecord) -> None:
         """Adopt what the record of the fleet says by now."""
-        if record.expiration and self._rules.adopt(record):
+        if record.expiration and self.rules.adopt(record):
             self.events.rules_changed(record.expiration, record.balance)
-        timing = self._rules.shown
+        timing = self.rules.shown
         self._bounds.timeout, self._bounds.expiration = timing.call_timeout, timing.expiration
-        if record.before and self._rules.settled:
+        if record.before and self.rules.settled:
             await self.container.put_fleet(replace(record, before=0.0))  # or another write
 
     def _make_discovery(self) -> Discovery:
@@ -330,7 +332,7 @@ class Host:
             self.settings.feed,
             events=self.events,
             changed=self._list_now.set,
-            timing=self.settings.leases.timing,
+            timing=self.rules.shown,
             recorded=self._go_by,
             clock=self._clock,
         )
@@ -340,6 +342,7 @@ class Host:
             self.name,
             self.incarnation,
             self.settings,
+            self.rules,
             container=self.container,
             pool=pool,
             discovery=self._discovery,
@@ -356,7 +359,7 @@ class Host:
         await coordinator.run(self._list_now)
         # A claim without an answer may be ours: that its release is lost too is no rarity.
         with suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(2 * self.settings.leases.timing.call_timeout):
+            async with asyncio.timeout(2 * self.rules.shown.call_timeout):
                 await self._retrier.call(
                     "release", coordinator.release_unserved, longest_delay=_MAX_DELAY_AT_END
                 )

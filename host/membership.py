@@ -34,10 +34,10 @@ from msgspec.structs import replace
 
 from changefeed.host.events import HostEvents
 from changefeed.host.failures import Retrier
-from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer, ListedFleet
 from changefeed.leases.fleet import is_placeholder
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
+from changefeed.leases.timing import FleetRules
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import NameTaken, StoreError, StoreUnavailable
 from changefeed.stores.store import WHOLE
@@ -73,7 +73,7 @@ class Membership:
         self,
         container: LeaseContainer,
         member: Member,
-        settings: LeaseSettings,
+        rules: FleetRules,
         *,
         dead: Collection[str] = (),
         events: HostEvents,
@@ -85,7 +85,7 @@ class Membership:
     ) -> None:
         self._container = container
         self._member = member
-        self._settings = settings
+        self._rules = rules
         self._dead = {*dead}
         self._events = events
         self._retrier = retrier
@@ -100,11 +100,11 @@ class Membership:
 
     @property
     def _interval(self) -> float:
-        return self._settings.timing.renew_interval
+        return self._rules.shown.renew_interval
 
     @property
     def _longest_silent(self) -> float:
-        judged = self._settings.judged
+        judged = self._rules.judged
         at_worst = (_LATEST_ALONG + _PAUSE) * judged.renew_interval
         longest = judged.call_timeout + at_worst
         assert longest > self._interval, f"one that lives may be silent for {longest} s"

@@ -38,12 +38,12 @@ from typing import Never
 
 from msgspec.structs import replace
 
-from changefeed.host.settings import LeaseSettings
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import NO_DEATHS
 from changefeed.leases.errors import LeaseConflict, LeaseLost, checkpoint_is_lost
 from changefeed.leases.lease import HostName, Incarnation, KeyRequest, Lease, Version
+from changefeed.leases.timing import FleetRules
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import StoreUnavailable
 
@@ -62,7 +62,7 @@ class OwnedLease:
         lease: Lease,
         *,
         sent: float,
-        settings: LeaseSettings,
+        rules: FleetRules,
         clock: Clock,
         wall: Callable[[], float],
     ) -> None:
@@ -77,8 +77,8 @@ class OwnedLease:
         self._sent = lease.checkpoint  # the last that may be stored
         self.deaths, self.care = lease.deaths, lease.deaths.care
         """How its owners ended: in each of its writes. ``care`` is how much of it is stored."""
-        self._settings = settings
-        self._fence_at = sent + settings.timing.held_for
+        self._rules = rules
+        self._fence_at = sent + rules.shown.held_for
         self._beat_at = -inf
         self._seen_at = sent
         self._clock = clock
@@ -157,8 +157,8 @@ class OwnedLease:
             self.noticed(found)
 
     def _keep_from(self, sent: float) -> None:
-        self._fence_at = max(self._fence_at, sent + self._settings.timing.held_for)
-        assert self._fence_at <= self._clock() + self._settings.judged.expiration, (
+        self._fence_at = max(self._fence_at, sent + self._rules.shown.held_for)
+        assert self._fence_at <= self._clock() + self._rules.judged.expiration, (
             f"lease {self.range_id!r} of epoch {self.lease.epoch} may be acted upon until "
             f"{self._fence_at}: longer than if its last sign of life were sent now"
         )
@@ -356,7 +356,7 @@ async def acquire(
     lease: Lease,
     *,
     taken: Callable[[Lease], Lease],
-    settings: LeaseSettings,
+    rules: FleetRules,
     wall: Callable[[], float],
     clock: Clock = elapsed_time,
 ) -> OwnedLease | None:
@@ -377,4 +377,4 @@ async def acquire(
     stored = await container.acquire(wanted)
     if stored.position is None:
         return None
-    return OwnedLease(container, stored, sent=sent, settings=settings, clock=clock, wall=wall)
+    return OwnedLease(container, stored, sent=sent, rules=rules, clock=clock, wall=wall)

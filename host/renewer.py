@@ -30,9 +30,9 @@ from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.failures import Retrier
 from changefeed.host.owned_lease import OwnedLease
-from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import Lease
+from changefeed.leases.timing import FleetRules
 
 _LARGEST_PART = 3.0
 _SPREAD = 1.25
@@ -75,7 +75,7 @@ class LeaseRenewer:
 
     def __init__(
         self,
-        settings: LeaseSettings,
+        rules: FleetRules,
         *,
         renew_each: bool,
         events: HostEvents,
@@ -88,7 +88,7 @@ class LeaseRenewer:
         self._retrier = retrier
         self._random = random
         self._failed = failed
-        self._settings = settings
+        self._rules = rules
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._clock = asyncio.get_running_loop().time
         self._kept: dict[RangeId, LeaseRenewal] = {}
@@ -96,7 +96,7 @@ class LeaseRenewer:
 
     @property
     def _reserve(self) -> float:
-        timing = self._settings.timing
+        timing = self._rules.shown
         held_for = timing.held_for
         reserve = max(timing.renew_interval, held_for / _LARGEST_PART)
         assert reserve * _SPREAD < held_for, (
@@ -107,7 +107,7 @@ class LeaseRenewer:
     def keep(self, owned: OwnedLease, described: Callable[[Lease], Lease]) -> None:
         """Renew a lease from now on. ``described`` has it say what is known of its range."""
         now, chance = self._clock(), self._random.random()  # spread them
-        interval = self._settings.timing.renew_interval
+        interval = self._rules.shown.renew_interval
         self._kept[owned.range_id] = LeaseRenewal(
             owned=owned,
             described=described,
@@ -147,7 +147,7 @@ class LeaseRenewer:
 
     def _begin_due(self, group: asyncio.TaskGroup) -> float:
         """Begin the renewals that are due; return in how many seconds to look again."""
-        interval = self._settings.timing.renew_interval
+        interval = self._rules.shown.renew_interval
         now, wait, reserve = self._clock(), interval / 2, self._reserve
         for kept in self._kept.values():
             due_in = kept.due_in(now, reserve)
@@ -172,7 +172,7 @@ class LeaseRenewer:
             return True
         if self._renew_each:
             return False
-        if self._settings.shared != "count":
+        if self._rules.balance != "count":
             return (said.load, said.cooling) != (now.load, now.cooling)
         return (said.load or 0.0) != (now.load or 0.0)
 
@@ -191,7 +191,7 @@ class LeaseRenewer:
         finally:
             kept.renewal, kept.outdated = None, False
             if self._renew_each:
-                kept.due_at = self._clock() + self._settings.timing.renew_interval
+                kept.due_at = self._clock() + self._rules.shown.renew_interval
 
     async def _renew_in_turn(self, kept: LeaseRenewal) -> None:
         async with self._at_once:

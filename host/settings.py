@@ -25,7 +25,7 @@ from pydantic import (
 from changefeed.feeds.backend import OpenOptions
 from changefeed.feeds.cosmos.address import CosmosAccess
 from changefeed.feeds.starts import not_in_future, start_in
-from changefeed.leases.timing import FleetRules, Timing
+from changefeed.leases.timing import Timing
 from changefeed.observers.settings import RetrySettings
 from changefeed.observers.trace_context import TraceContextPointer
 from changefeed.runtime.errors import UserError
@@ -124,7 +124,6 @@ class LeaseSettings(Section):
     """How long the owner of a lease that another host asks for may finish what it has in
     hand. 0 steals at once, and what was in hand is delivered again."""
     _timing: Timing | None = PrivateAttr(default=None)
-    _rules: FleetRules | None = PrivateAttr(default=None)
 
     @property
     def addresses(self) -> tuple[str] | tuple[str, str]:
@@ -134,25 +133,7 @@ class LeaseSettings(Section):
     @property
     def timing(self) -> Timing:
         """When hosts do what, as it follows from ``expiration``."""
-        if self._rules is not None:
-            return self._rules.shown
         return self._timing or Timing.of(self.expiration)
-
-    @property
-    def judged(self) -> Timing:
-        """By what to take others for dead."""
-        return self.timing if self._rules is None else self._rules.judged
-
-    @property
-    def shared(self) -> str:
-        """What all hosts share, as ``balance`` says it."""
-        return self.balance if self._rules is None else self._rules.balance
-
-    def going_by(self, rules: FleetRules) -> Self:
-        """Return the settings of a host that goes by these rules, whatever they become."""
-        changed = self.model_copy()
-        changed._rules = rules  # noqa: SLF001 - of this class
-        return changed
 
     def with_timing(self, **changes: float) -> Self:
         """Return the settings of a host that does some things more or less often. For tests."""
@@ -163,7 +144,7 @@ class LeaseSettings(Section):
     @property
     def longest_handoff(self) -> float:
         """An owner loses a lease that it was asked for when it is as late as a dead one."""
-        return self.max_handoff_time + self.judged.expiration
+        return self.max_handoff_time + self.expiration
 
 
 class ObserverSettings(Section):

@@ -12,6 +12,7 @@ from changefeed.host.load_meter import SharedTime
 from changefeed.host.reader import IdleRanges
 from changefeed.host.settings import Settings
 from changefeed.leases.lease import HostName
+from changefeed.leases.timing import FleetRules
 from changefeed.observers.range_observers import ObserverSetup
 from changefeed.observers.tracing import BatchTracing
 
@@ -41,6 +42,7 @@ class WorkerContext:
     observers: ObserverSetup
     tracing: BatchTracing | None
     settings: Settings
+    rules: FleetRules
     idle: IdleRanges
     events: HostEvents
     retrier: Retrier

@@ -35,7 +35,7 @@ def of_host(host: Host, *, own: bool = False) -> FleetListing:
         keymap=keymap,
         metrics=_metrics(host),
         me=host.name,
-        balance=leases.shared,
+        balance=host.rules.balance,
     )
 
 

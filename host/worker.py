@@ -60,7 +60,7 @@ class Worker:
         self._drain = Drain()
         self.meter = LoadMeter(
             owned.lease,
-            cooldown=self._settings.leases.timing.cooldown,
+            cooldown=shared.rules.shown.cooldown,
             shared=shared.shared_time,
         )
         self.delivered = False

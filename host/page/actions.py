@@ -60,9 +60,12 @@ class ActionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionContext:
-    """What actions are done with. ``make_observer`` raises ``UserError`` if there is none."""
+    """What actions are done with. Hosts list leases every ``listing_every`` seconds.
+    ``make_observer`` raises ``UserError`` if there is none.
+    """
 
     settings: Settings
+    listing_every: float
     container: LeaseContainer
     feed: Feed | None
     make_observer: Callable[[], ObserverFactory]
@@ -220,7 +223,7 @@ async def _about_letters(context: ActionContext, wanted: ActionRequest) -> _Plan
 async def _carried_out(
     context: ActionContext, wanted: ActionRequest, plan: _Plan
 ) -> list[Outcome]:
-    container, settings = context.container, context.settings
+    container = context.container
     match wanted.action:
         case "pause":
             return await claims.pause_ranges(container, wanted.ranges, wanted.reason)
@@ -228,9 +231,8 @@ async def _carried_out(
             return await claims.resume_ranges(container, wanted.ranges)
         case "release":
             (name,) = wanted.ranges
-            return await claims.release_range(
-                container, name, listing_every=settings.leases.timing.balance_interval
-            )
+            every = context.listing_every
+            return await claims.release_range(container, name, listing_every=every)
         case "reset":
             return [await resetting.carry_out_move(container, x) for x in plan.moves]
         case "replay" | "discard":

@@ -94,6 +94,7 @@ class HostPage:
             return None
         return ActionContext(
             settings=host.settings,
+            listing_every=host.rules.shown.balance_interval,
             container=host.container,
             feed=host.feed,
             make_observer=partial(self._made, host),

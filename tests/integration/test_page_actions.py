@@ -62,6 +62,7 @@ async def desk(
     await leased(feed, leases)
     address = dead_letters.format(tmp_path)
     tools = ActionContext(
+        listing_every=5.0,
         settings=load_settings(None, {"observer": {"name": "bills", "dead_letters": address}}),
         container=leases,
         feed=feed,

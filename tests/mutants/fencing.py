@@ -41,7 +41,7 @@ def the_fence_counts_from_the_answer_of_a_renewal(m: Patch) -> None:
 
     async def renew(self: OwnedLease, *change: Any) -> None:
         await old(self, *change)
-        self._fence_at = self._clock() + self._settings.timing.held_for
+        self._fence_at = self._clock() + self._rules.shown.held_for
 
     m.patch(OwnedLease, "renew", renew)
 

@@ -110,7 +110,7 @@ class Ending:
         keeps the load that it had.
         """
         leases = await self._open_leases()
-        by_load = any(x.host.settings.leases.shared != "count" for x in self._our_running())
+        by_load = any(x.host.rules.balance != "count" for x in self._our_running())
         return by_load and any(x.load or x.cooling for x in leases)
 
     async def _loads_to_say(self) -> bool:
@@ -123,7 +123,7 @@ class Ending:
         now, within the tolerance of that.
         """
         fair = sum(loads) / len(loads)
-        by_load = all(x.host.settings.leases.shared != "count" for x in self._our_running())
+        by_load = all(x.host.rules.balance != "count" for x in self._our_running())
         within = max(loads) <= TOLERANCE * fair and min(loads) >= MIN_SHARE * fair
         return max(loads) - min(loads) <= 1 or (by_load and within)
 

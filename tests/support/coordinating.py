@@ -17,6 +17,7 @@ from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker, WorkerPool
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import FleetRecord, HostName, Incarnation
+from changefeed.leases.timing import FleetRules
 from tests.support import make
 
 
@@ -57,8 +58,9 @@ async def coordinating(
         timing=own.leases.timing,
         clock=clock,
     )
+    rules = FleetRules(own.leases.timing, own.leases.balance, clock)
     renewer = LeaseRenewer(
-        own.leases,
+        rules,
         renew_each=False,
         events=events,
         retrier=Retrier(events, random),
@@ -77,6 +79,7 @@ async def coordinating(
                 HostName(name),
                 Incarnation(f"{name}-1"),
                 own,
+                rules,
                 container=container,
                 pool=pool,
                 discovery=discovery,

@@ -39,11 +39,12 @@ from changefeed.leases.lease import (
     RangeEnd,
 )
 from changefeed.leases.memory import MemoryLeases
-from changefeed.leases.timing import Timing
+from changefeed.leases.timing import FleetRules, Timing
 from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.writer import EventLogWriter
 from changefeed.log.records import Record
 from changefeed.observers.dead_letters import DeadLetter, DeadLetters, LetterError
+from changefeed.runtime.clock import elapsed_time
 from changefeed.testing.fleet import Fleet, Sections, fleet_settings
 from changefeed.testing.observers import RecordingContext
 
@@ -127,6 +128,11 @@ async def leases(*kept: Lease) -> MemoryLeases:
     return container
 
 
+def rules() -> FleetRules:
+    """Return what the hosts of a fleet go by: expiration 30 s."""
+    return FleetRules(Timing.of(30.0), "count", elapsed_time)
+
+
 async def owned(container: LeaseContainer) -> OwnedLease:
     """Acquire the only lease as host ``a``: expiration 30 s, fence margin 1 s."""
     (listed,) = await container.list()
@@ -134,7 +140,7 @@ async def owned(container: LeaseContainer) -> OwnedLease:
         container,
         listed,
         taken=lambda x: x.taken_by(HostName("a"), Incarnation("a-1")),
-        settings=LeaseSettings(),
+        rules=rules(),
         wall=lambda: 1_700_000_000.0,
     )
     assert owned is not None
@@ -320,7 +326,6 @@ def leased(
     )
 
 
-def fleet_watch(settings: LeaseSettings | None = None) -> FleetWatch:
-    """Return what tells the living from the dead: expiration 30 s, renewals each 10 s."""
-    known = settings or LeaseSettings()
-    return FleetWatch(known.timing)
+def fleet_watch(expiration: float = 30.0) -> FleetWatch:
+    """Return what tells the living from the dead."""
+    return FleetWatch(Timing.of(expiration))

@@ -190,9 +190,11 @@ async def test_who_leaves_releases_what_it_is_granted_at_the_last_moment() -> No
 
 
 async def test_leases_that_their_store_forgot_are_there_again_after_the_next_listing() -> None:
-    feed, ownership, checkpoints = MemoryFeed(4), MemoryOwnership(), MemoryCheckpoints()
-    for n in range(40):
-        feed.append(f"key-{n}")
+    feed, ownership, checkpoints = (
+        make.memory_feed(4, 40),
+        MemoryOwnership(),
+        MemoryCheckpoints(),
+    )
     container = TwoStoreLeases(ownership, checkpoints)
     async with Fleet(feed, container) as fleet:
         fleet.start("a")

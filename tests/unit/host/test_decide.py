@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from changefeed.leases.fleet import FleetWatch, ListedAt
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, RangeEnd
 from changefeed.leases.plan import Action
-from changefeed.leases.timing import Timing
+from changefeed.leases.timing import FleetRules, Timing
 from tests.support import make
 
 ME, B, C = HostName("a"), HostName("b"), HostName("c")
@@ -34,7 +35,9 @@ class Mind:
         self, ranges: FeedRanges | None = None, *, rebalance_delay: float = 5, **settings: Any
     ) -> None:
         leases = LeaseSettings.model_validate(settings)
-        self.settings = leases.with_timing(rebalance_delay=rebalance_delay)
+        own = leases.with_timing(rebalance_delay=rebalance_delay).timing
+        rules = FleetRules(own, leases.balance, lambda: 0.0)
+        self._decide = partial(decide, rules=rules, handoff=leases.max_handoff_time)
         self.ranges = ranges or FeedRanges()
         self.own = HostView(name=ME)
         self.keymap = KeyMap(())
@@ -55,7 +58,7 @@ class Mind:
         self.keymap = KeyMap(
             leases, root=root, ranges=self.ranges.listed, begun=self.keymap.begun
         )
-        self.decision = decide(self.fleet, self.keymap, own, self.ranges, self.settings)
+        self.decision = self._decide(self.fleet, self.keymap, own, self.ranges)
         self.own = self.decision.own
         return self.decision
 

@@ -75,11 +75,9 @@ async def test_what_an_observer_has_kept_wins_over_a_checkpoint_that_a_crash_lef
 
 
 async def test_an_older_copy_of_what_it_keeps_has_the_changes_since_delivered_again() -> None:
-    feed, database = MemoryFeed(1), Database()
+    feed, database = make.memory_feed(1, 4), Database()
     async with Fleet(feed, observer=keeping(database)) as fleet:
         fleet.start("a")
-        for n in range(4):
-            feed.append(f"k{n}")
         await fleet.caught_up()
         await fleet.stop("a")
         database.kept = "2"  # restored from a backup
@@ -103,11 +101,9 @@ async def test_the_checkpoint_of_the_lease_follows_what_an_observer_has_kept() -
 
 
 async def test_keys_that_wait_are_kept_as_well() -> None:
-    feed, database = MemoryFeed(1), Database()
+    feed, database = make.memory_feed(1, 5), Database()
     database.fails_on = {2}
     async with Fleet(feed, observer=keeping(database)) as fleet:
-        for n in range(5):
-            feed.append(f"k{n}")
         fleet.start("a")
         await asyncio.sleep(30)
         database.crash_after = feed.append("last").sequence
@@ -120,12 +116,10 @@ async def test_keys_that_wait_are_kept_as_well() -> None:
 
 
 async def test_what_was_put_aside_is_told_before_it_counts_as_done() -> None:
-    feed, database = MemoryFeed(1), Database()
+    feed, database = make.memory_feed(1, 3), Database()
     database.fails_on = {3}
     settings: Sections = {"observer": {"on_failure": "dead-letter", "retry": {"attempts": 2}}}
     async with Fleet(feed, observer=keeping(database), settings=settings) as fleet:
-        for n in range(3):
-            feed.append(f"k{n}")
         fleet.start("a")
         await fleet.caught_up()
         await fleet.kill("a")

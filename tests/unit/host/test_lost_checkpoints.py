@@ -60,13 +60,11 @@ async def read_by_anna(fleet: Fleet) -> None:
 
 async def test_a_lost_checkpoint_pauses_its_range_and_the_others_are_read() -> None:
     stores = Stores()
-    feed = MemoryFeed(4)
+    feed = make.memory_feed(4, 40)
     async with Fleet(feed, stores.container) as fleet:
         fleet.start("anna")
         fleet.start("bert")
         await fleet.balanced()
-        for n in range(40):
-            feed.append(f"early-{n}")
         await fleet.caught_up()
         await stores.lose_checkpoint(R1)
         late = [feed.append(f"late-{n}") for n in range(40)]
@@ -163,12 +161,10 @@ async def test_hosts_that_find_another_store_of_checkpoints_end_and_pause_nothin
 
 async def test_a_range_whose_checkpoint_was_lost_can_be_paused_released_and_restored() -> None:
     stores = Stores()
-    feed = MemoryFeed(2)
+    feed = make.memory_feed(2, 40)
     async with Fleet(feed, stores.container) as fleet:
         fleet.start("anna")
         await fleet.balanced()
-        for n in range(40):
-            feed.append(f"early-{n}")
         await fleet.caught_up()
         saved = await read_all(stores.container)
         assert saved is not None

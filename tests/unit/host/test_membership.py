@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from changefeed.host.events import HostEvents
 from changefeed.host.failures import Retrier
 from changefeed.host.membership import Membership
-from changefeed.host.settings import LeaseSettings
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
 from changefeed.leases.listing import LeaseListing
@@ -19,6 +18,7 @@ from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import NameTaken, StoreUnavailable
 from changefeed.stores.store import WHOLE
 from changefeed.testing.proxies import FailingCall, proxied
+from tests.support import make
 from tests.support.calls import Calls
 from tests.support.looking import now
 
@@ -38,7 +38,7 @@ def membership(
     return Membership(
         container,
         Member(name=A, incarnation=Incarnation(incarnation), address="http://a"),
-        LeaseSettings(),
+        make.rules(),
         events=events,
         retrier=Retrier(events, Random(1)),
         wall=lambda: 1_700_000_000.0 + loop.time(),

@@ -18,15 +18,13 @@ from changefeed.observers.range_observers import ObserverSetup
 from changefeed.runtime.errors import Failure
 from changefeed.testing.fleet import Fleet
 from changefeed.testing.proxies import proxied
+from tests.support import make
 from tests.support.calls import Calls
 from tests.support.looking import now
 
 
 async def test_a_lease_that_is_acquired_while_the_host_stops_is_released_at_once() -> None:
-    feed, container = MemoryFeed(2), MemoryLeases()
-    for n in range(100):
-        feed.append(f"key-{n}")
-
+    feed, container = make.memory_feed(2, 100), MemoryLeases()
     slow_to_acquire = Calls(answered_after={"acquire": 5})
     async with Fleet(feed, container, pace=1.0) as fleet:
         fleet.start("a", container=proxied(container, slow_to_acquire))

@@ -14,12 +14,10 @@ NONE = RangeId("r99")
 
 
 async def test_a_range_that_the_feed_does_not_have_is_paused_and_ends_no_host() -> None:
-    feed, leases = MemoryFeed(2), MemoryLeases()
+    feed, leases = make.memory_feed(2, 100), MemoryLeases()
     await leases.create(make.lease(NONE, at="0"))
     async with Fleet(feed, leases) as fleet:
         start(fleet, "ab")
-        for n in range(100):
-            feed.append(f"k{n}")
         await asyncio.sleep(25)
         stored = await lease_in(leases, NONE)
         assert stored.paused is None, "it is asked for again for a while"

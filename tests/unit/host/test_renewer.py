@@ -12,7 +12,6 @@ from changefeed.feeds.feed import RangeId
 from changefeed.host.events import HostEvents
 from changefeed.host.failures import Retrier
 from changefeed.host.renewer import LeaseRenewer
-from changefeed.host.settings import LeaseSettings
 from changefeed.leases.errors import LeaseLost
 from changefeed.leases.lease import HostName, Lease
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable
@@ -69,7 +68,7 @@ class Story:
         self.failed: list[Exception] = []
         self.described: Callable[[Lease], Lease] = lambda x: x
         self.renewer = LeaseRenewer(
-            LeaseSettings(),
+            make.rules(),
             renew_each=renew_each,
             events=events,
             retrier=Retrier(events, Random(0)),

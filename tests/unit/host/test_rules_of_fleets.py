@@ -37,8 +37,8 @@ async def test_a_rolling_deployment_changes_the_expiration_and_no_lease_is_lost(
         said = [x for x in logged if "expiration" in x]
         assert {x["expiration"] for x in said} == {new}
         hosts = fleet.hosts.values()
-        assert {x.settings.leases.timing.expiration for x in hosts} == {new}
-        assert {x.settings.leases.judged.expiration for x in hosts} == {new}
+        assert {x.rules.shown.expiration for x in hosts} == {new}
+        assert {x.rules.judged.expiration for x in hosts} == {new}
         assert await fleet.loads() == {"a": 2, "b": 2, "c": 2}
         assert (await leases.fleet()).before == 0.0
 
@@ -62,8 +62,8 @@ async def test_all_hosts_balance_as_one_was_started_to() -> None:
     async with Fleet(MemoryFeed(4)) as fleet:
         start(fleet, "ab")
         await fleet.balanced()
-        assert {x.settings.leases.shared for x in fleet.hosts.values()} == {"count"}
+        assert {x.rules.balance for x in fleet.hosts.values()} == {"count"}
         fleet.use(None, settings={"leases": {"balance": "load"}})
         fleet.start("c")
         await asyncio.sleep(ADOPTED)
-        assert {x.settings.leases.shared for x in fleet.hosts.values()} == {"load"}
+        assert {x.rules.balance for x in fleet.hosts.values()} == {"load"}

@@ -11,7 +11,7 @@ from changefeed.feeds.feed import Change
 from changefeed.feeds.memory import MemoryFeed
 from changefeed.fleet.liveness import living_hosts
 from changefeed.host import load_meter
-from changefeed.host.settings import LeaseSettings, Settings
+from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_host
 from changefeed.host.worker import Worker
 from changefeed.leases.lease import HostName, Incarnation, Member
@@ -78,7 +78,7 @@ async def test_hosts_that_slept_along_are_given_the_time_to_show_that_they_live(
     leases = MemoryLeases()
     new = Member(name=HostName("a"), incarnation=Incarnation("a-1"))
     member = not_refused(await leases.put_member(new))
-    watch = make.fleet_watch(LeaseSettings.model_validate(QUICK))
+    watch = make.fleet_watch(5.0)
 
     async def sleep_and_go_on() -> None:
         await asyncio.sleep(0.7)
