@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.util import is_remote_only
 
@@ -49,6 +50,8 @@ _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The way to the Java process of spark-submit, where that has started the program."""
 _REMOTE: Final = "SPARK_REMOTE"
 """Names a server of Spark Connect to every program that uses Spark."""
+_RAISED_TOO: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""What PySpark logs, with a stack of Java, before it raises the same."""
 LOCAL_MASTER: Final = "local[2,4]"
 """Two cores, and four attempts for a task: plain ``local[2]`` never tries one again."""
 
@@ -95,6 +98,8 @@ def spark_session(
     ):  # Spark takes Ctrl-C for itself, and cancels what runs: not where somebody listens
         signal.signal(signal.SIGINT, heard)
     spark.sparkContext.setLogLevel("ERROR")
+    for each in _RAISED_TOO:
+        PySparkLogger.getLogger(each).disabled = True
     register(spark)
     try:
         yield spark

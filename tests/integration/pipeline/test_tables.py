@@ -1,9 +1,11 @@
 """The tables that a pipeline keeps, read back and compared with what was appended."""
 
 import json
+import logging
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -233,6 +235,8 @@ def test_wrong_sql_and_schemas_are_told_before_anything_is_written(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     a_log(tmp_path / "log", {"a": 1})
+    said_twice = StringIO()
+    logging.getLogger("SQLQueryContextLogger").addHandler(logging.StreamHandler(said_twice))
     schema = "kind STRING, n INT"
     wrong: list[tuple[dict[str, Any], str]] = [
         *(
@@ -246,6 +250,7 @@ def test_wrong_sql_and_schemas_are_told_before_anything_is_written(
         with pytest.raises(UserError, match=advice):
             TableQueries(spark=spark, settings=settings(tmp_path, **given)).starters()
     assert not (tmp_path / "tables").exists()
+    assert said_twice.getvalue() == ""
 
 
 def test_settings_that_changed_are_refused_before_anything_is_written(
