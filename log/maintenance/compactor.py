@@ -129,7 +129,7 @@ class Compactor:
         )
         made = await self._maker.make(reader, first, before, end, starts)
         await self._write(catalog, reader, first, end, made)
-        return True
+        return reader.runs.end > done  # else it was deleted meanwhile
 
     async def _done(self, reader: RowReader, row: Row) -> int:
         """Return up to where a row is in runs. Those of the row that we write are ours."""

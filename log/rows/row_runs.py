@@ -97,13 +97,15 @@ class RowRuns:
             if self.end + 1 < kept_from:
                 await self._ask(kept_from)
                 await self._follow()
+        if self.end + 1 < kept_from:  # those before it are deleted
+            await self._follow(kept_from)
         self._listed_for = kept_from
         return self.end
 
-    async def _follow(self) -> None:
-        """Take in the runs that follow on the last one that is known."""
+    async def _follow(self, first: int = 0) -> None:
+        """Take in the runs that follow on the last one that is known, or from one on."""
         while not self.final:
-            run = await self.run(self.end + 1)
+            run = await self.run(max(first, self.end + 1))
             if run is None:
                 break
             self._take(run)

@@ -109,6 +109,16 @@ async def test_a_log_that_is_to_keep_less_is_cut_by_its_writer_and_readers_are_t
             await log.read(WHOLE, begin, 100)
 
 
+async def test_compaction_ends_where_all_that_was_compacted_before_is_deleted(
+    path: Path,
+) -> None:
+    await keep(path, most=0)
+    for turn in (0, 1, 2):
+        await write(path, turn * MUCH, (turn + 1) * MUCH, keeps_up=False)
+        async with asyncio.timeout(10):
+            assert (await compact_log(path)).objects >= MUCH
+
+
 async def test_upkeep_says_once_that_the_disk_is_full_until_it_succeeds(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

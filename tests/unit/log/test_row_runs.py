@@ -92,6 +92,15 @@ async def test_runs_that_no_listing_shows_yet_are_found_where_objects_are_delete
     assert [await first_of(row, n) for n in range(3, 9)] == [*range(3, 9)]
 
 
+async def test_a_run_is_found_that_begins_where_all_before_it_was_deleted() -> None:
+    store = MemoryStore()
+    row = row_of(store, range(0))
+    row.kept_from = 3 * TABLE_EVERY + 1
+    assert await row.look() == 0
+    row_of(store, range(3, 6), TABLE_EVERY)
+    assert await row.look() == 6 * TABLE_EVERY
+
+
 async def test_the_newest_of_a_thousand_runs_is_known_without_asking_for_each() -> None:
     store, asked = WatchedStore(), list[Call]()
 
