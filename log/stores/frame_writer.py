@@ -211,7 +211,8 @@ def _cut_behind(descriptor: int, first: int, synced: int, last: int) -> int:
     """Cut a file behind a frame, and let it be durable; return its bytes.
 
     What is behind the frame ``synced`` is written again, as a sync may have lost it. Nothing
-    is cut of a frame that is durable and has a damaged head: that may be mended.
+    is cut of a frame that is durable and has a damaged head: that may be mended. What is
+    missing of a frame is zeros.
     """
     begin = end = 0
     reached = first - 1
@@ -223,8 +224,8 @@ def _cut_behind(descriptor: int, first: int, synced: int, last: int) -> int:
         begin = end if frame.number <= synced else begin
     else:
         behind = os.fstat(descriptor).st_size
-    if reached < last:  # its length is not known
-        end = behind
+    if reached < last:  # its length is not known, or the file is shorter than the frames in it
+        end = max(end, behind)
     assert begin <= end, f"frame {synced} is durable, and {last} is the last"
     write_all(descriptor, os.pread(descriptor, end - begin, begin), begin)
     os.ftruncate(descriptor, end)

@@ -314,6 +314,23 @@ def test_what_lies_before_a_later_write_is_told_to_be_damaged_and_never_cut(row:
         file.seen[:] = written
 
 
+def test_a_file_that_was_cut_before_what_is_durable_has_room_for_that(row: Row) -> None:
+    extents, ends = [(n, 0, sys.maxsize) for n in range(1, 7)], list[int]()
+    for _ in range(5):
+        row.append(1)
+        ends.append(row.disk.size(LOG))
+    file = row.disk.names[FOLDER][LOG.name]
+    truth, written = FrameReader(FOLDER).read(extents), bytes(file.seen)
+    for size in range(ends[-1]):
+        file.seen[:] = written[:size]  # as a copy of it that was made while it was written
+        assert taken_over(row, 5) == 5
+        row.writer.append([b"6"])
+        found = FrameReader(FOLDER).read(extents)
+        whole = [*map(eq, found, truth)]
+        assert whole == [x <= size for x in ends] + [False]
+        assert found[5] == b"6"
+
+
 def test_what_was_left_of_an_attempt_that_failed_shows_no_earlier_write(row: Row) -> None:
     row.append(1)
     attempt = framed(3, b"3", wall_clock_us() - 1) + b"3"  # it was behind another 2
