@@ -25,7 +25,7 @@ from uuid import uuid4
 from changefeed.feeds.errors import FeedRefused
 from changefeed.log.catalog.catalog import Row
 from changefeed.log.catalog.catalog_store import CatalogStore, open_cluster
-from changefeed.log.catalog.names import CLUSTER
+from changefeed.log.catalog.names import CATALOG, CLUSTER
 from changefeed.log.catalog.transitions import open_first_era
 from changefeed.log.errors import answers_of_feeds
 from changefeed.log.hashing import DEFAULT_PARTS, MAX_PARTS
@@ -103,6 +103,8 @@ async def open_directory(home: Path) -> tuple[LocalStore, CatalogStore]:
         catalogs = CatalogStore(store, await open_cluster(store, create=False))
         await catalogs.refresh()
         await catalogs.find(COLLECTION)
+    if catalogs.newest.era is None:  # a log is made with an era
+        raise FeedRefused(f"{home / CATALOG} is missing: restore it from a copy of the log")
     return store, catalogs
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from changefeed.feeds.errors import FeedError, RangeDamaged
+from changefeed.feeds.errors import FeedError, FeedRefused, RangeDamaged
 from changefeed.feeds.feed import Change, FeedRange, RangeEnded, RangeId
 from changefeed.log.directory.feed import EventLog
 from changefeed.log.directory.writer import EventLogWriter
@@ -114,6 +114,13 @@ async def test_a_damaged_frame_stops_its_ranges_there_and_the_log_goes_on_in_the
             assert page.changes == changes
         later = [x for x in await log.ranges() if x.id.startswith("e2.")]
         assert sum([len((await read_by_pages(log, x.id))[0]) for x in later]) == 20
+
+
+async def test_a_log_without_its_catalog_is_no_empty_log(path: Path) -> None:
+    (path / "catalog").unlink()
+    for opened in (EventLog.open(path), EventLogWriter.open(path)):
+        with pytest.raises(FeedRefused, match="catalog is missing: restore it"):
+            await opened.__aenter__()
 
 
 @pytest.mark.parametrize("seed", range(40))
