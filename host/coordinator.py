@@ -186,7 +186,7 @@ class Coordinator:
         """
         starts = self._discovery.starts
         gaps = {x.range_id: x for x in decision.gaps if x.range_id in starts}
-        new = {x.child.range.id: x for x in decision.new_leases}
+        new = {x.range_id: x for x in decision.new_leases}
         names, done = [*(gaps | new)], set[RangeId]()
         first = int(self._random.random() * len(names)) if len(names) > self._batch else 0
         batch = [*names[first:], *names[:first]][: self._batch]

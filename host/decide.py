@@ -10,10 +10,11 @@ created again by its owner (``OwnedLease``); the others leave it to the owner fo
 dead one would have kept it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import TypeVar
 
 from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.fleet import Fleet
@@ -27,10 +28,9 @@ from changefeed.leases.timing import FleetRules
 _MAX_REST = 16  # balance intervals
 _MIN_WAIT = 0.05  # rounding must not make the last moment before an expiry a busy one
 
-Want = tuple[str, RangeId]
-"""A lease that is to be created, or to be deleted, and why."""
-Asked = tuple[int, float]
-"""In which epoch our request has been on a lease, and since when."""
+_Due = TypeVar("_Due", Lease, NewLease)
+Fact = tuple[Hashable, ...]
+"""What a listing shows, or calls for: a word, and what it is about."""
 Taken = tuple[int, float]
 """How often a lease was taken from a processor of another kind, and when it was last."""
 
@@ -53,19 +53,16 @@ class HostView:
     """This host: what it reads, and what it remembers of earlier listings. Times are in
     seconds, on its clock.
 
-    ``last`` is the fleet as it was listed before, in which the same hosts have been alive since
-    ``quiet_since``; ``limits`` are how many ranges hosts take at most, as they said last.
+    ``last`` is the fleet as it was listed before, ``since`` what that listing showed, and since
+    when; ``limits`` are how many ranges hosts take at most, as they said last.
     """
 
     name: HostName
     reading: AbstractSet[RangeId] = frozenset()
     last: Fleet | None = None
-    quiet_since: float = 0.0
     limits: Mapping[HostName, int | None] = field(default_factory=dict)
-    asked: Mapping[RangeId, Asked] = field(default_factory=dict)
     taken: Mapping[RangeId, Taken] = field(default_factory=dict)
-    readable: frozenset[RangeId] = frozenset()
-    wanted: Mapping[Want, float] = field(default_factory=dict)
+    since: Mapping[Fact, float] = field(default_factory=dict)
 
     def with_steal(self, lease: Lease, fleet: Fleet, *, now: float) -> "HostView":
         """Remember that a lease was taken, as it was listed, from its living owner."""
@@ -123,8 +120,12 @@ def decide(
     """
     timing, now, last = rules.shown, fleet.at.answered, own.last
     assert last is None or last.at.answered <= now, f"{fleet.at} is before {last.at}"
-    as_before = last is not None and fleet.alive == last.alive
-    quiet_since = own.quiet_since if as_before else now
+    before, away = own.since, 0.0 if last is None else now - last.at.answered
+    if away >= timing.expiration / 2:
+        # We may have seemed dead, and owners hand over to no dead host: they had no time.
+        before = {x: since for x, since in before.items() if x[0] != "asked"}
+    memory = _Memory(before, now)
+    quiet_since = memory.since("alive", fleet.alive)
     quiet = now - quiet_since >= timing.rebalance_delay
     # A torn listing lacks the record of a host that has one.
     known = {**own.limits, **{x.name: x.max_ranges for x in fleet.members.values()}}
@@ -132,7 +133,8 @@ def decide(
 
     listed, empty = keymap.readable(), not fleet.leases
     begins = empty and last is not None and not last.leases
-    readable = [x for x in listed if x.epoch or x.range_id in own.readable]
+    readable = [x for x in listed if x.epoch]
+    readable += memory.due("readable", (x for x in listed if not x.epoch))
     assert not any(x.ended or x.paused for x in readable), "nobody may own these"
     assignment = _assignment(readable, fleet, limits, rules.balance)
     planned = actions_for(
@@ -143,7 +145,7 @@ def decide(
         expired=fleet.expired,
         living=fleet.alive,
     )
-    steals = _Steals(fleet, own, rules, handoff, quiet=quiet)
+    steals = _Steals(fleet, own, rules, handoff, memory, quiet=quiet)
     steps = [
         (step, lease)
         for action, lease in planned
@@ -152,33 +154,37 @@ def decide(
     moving = steals.moving or any(
         assignment.get(x) not in (None, own.name) for x in own.reading
     )
-    leases = _LeaseChanges(fleet, keymap, own, ranges, patience=rules.judged.expiration)
+    if ranges.asked == -inf:
+        keymap = KeyMap(())  # the feed was not asked yet: nothing is known
+    # Its owner may create a deleted lease again, until it has expired.
+    patience = rules.judged.expiration
+    new = memory.due("new", (x for x in keymap.new_leases if not x.kept_back))
+    new += memory.due("new", (x for x in keymap.new_leases if x.kept_back), patience)
+    gaps = memory.due("gap", (Lease(range=x) for x in keymap.ranges_for_gaps()), patience)
+    # Where positions are handed on, what is missing shows by its keys alone.
+    finished = memory.due(
+        "finished", keymap.finished(() if ranges.inherits else {x.id for x in ranges.listed})
+    )
+    gone = [x for x in finished if ranges.asked >= memory.since("finished", x.range_id)]
+    stale = memory.due("stale", keymap.stale())
     expiries = [] if fleet.next_expiry is None else [fleet.next_expiry]
     quiet_at = [quiet_since + timing.rebalance_delay] if moving and not quiet else []
     return Decision(
         steps=steps,
-        new_leases=leases.new,
-        gaps=leases.gaps,
-        deletes=leases.deletes,
+        new_leases=new,
+        gaps=gaps,
+        deletes=[(x, "its children go on") for x in gone]
+        + [(x, "its keys have gone to other ranges") for x in stale],
         begins=begins,
-        asks=leases.are_new,
+        asks=bool(new) or len(gone) < len(finished),
         splits=_splits(fleet, ranges, rules.balance) if quiet else {},
         readable=readable,
-        again=len(readable) < len(listed) or leases.are_unsure or (empty and not begins),
+        again=memory.is_unsure or (empty and not begins),
         interval=min(timing.balance_interval, timing.handoff_poll)
         if moving
         else timing.balance_interval,
-        moments=[*expiries, *quiet_at, *leases.moments],
-        own=replace(
-            own,
-            last=fleet,
-            quiet_since=quiet_since,
-            limits=limits,
-            asked=steals.asked,
-            taken=steals.taken,
-            readable=frozenset(x.range_id for x in listed),
-            wanted=leases.wanted,
-        ),
+        moments=[*expiries, *quiet_at, *memory.moments],
+        own=replace(own, last=fleet, limits=limits, taken=steals.taken, since=memory.facts),
     )
 
 
@@ -201,6 +207,38 @@ def _splits(fleet: Fleet, ranges: FeedRanges, balance: str) -> Mapping[RangeId, 
     return hot_ranges(fleet.leases.values(), fleet.alive, ranges.listed)
 
 
+class _Memory:
+    """Since when listings show a fact, each of them: one that does not has it forgotten."""
+
+    def __init__(self, before: Mapping[Fact, float], now: float) -> None:
+        self._before = before
+        self._now = now
+        self.facts = dict[Fact, float]()
+        self.is_unsure = False
+        """Whether the next listing is to tell more."""
+        self.moments = list[float]()
+        """When it has patience no longer."""
+
+    def since(self, *fact: Hashable) -> float:
+        """Keep in mind that it is so; return since when."""
+        found = self.facts[fact] = self._before.get(fact, self._now)
+        assert found <= self._now, f"{fact} is so since {found}, in future"
+        return found
+
+    def due(self, what: str, found: Iterable[_Due], patience: float = 0.0) -> list[_Due]:
+        """Return what the listing before has shown, too, and all for so many seconds."""
+        due = list[_Due]()
+        for x in found:
+            since = self.since(what, x.range_id)
+            if (what, x.range_id) not in self._before:
+                self.is_unsure = True
+            elif self._now < since + patience:
+                self.moments.append(since + patience)
+            else:
+                due.append(x)
+        return due
+
+
 class _Steals:
     """How far the steals of one host have come.
 
@@ -211,7 +249,14 @@ class _Steals:
     """
 
     def __init__(
-        self, fleet: Fleet, own: HostView, rules: FleetRules, handoff: float, *, quiet: bool
+        self,
+        fleet: Fleet,
+        own: HostView,
+        rules: FleetRules,
+        handoff: float,
+        memory: _Memory,
+        *,
+        quiet: bool,
     ) -> None:
         self._fleet = fleet
         self._me = own.name
@@ -220,14 +265,10 @@ class _Steals:
         self._interval = rules.shown.balance_interval
         self._quiet = quiet
         self._now = now = fleet.at.answered
-        # We may have seemed dead, and owners hand over to no dead host: they had no time.
-        away = 0.0 if own.last is None else now - own.last.at.answered
-        was_away = away >= rules.shown.expiration / 2
-        self._asked_before = {} if was_away else own.asked
+        self._memory = memory
         # After so long a lease may have been taken from us as well.
         lasted = 2 * _MAX_REST * self._interval
         self.taken = {x: y for x, y in own.taken.items() if now - y[1] < lasted}
-        self.asked: dict[RangeId, Asked] = {}
         self.moving = False
         """Whether a lease is to come from another host."""
 
@@ -236,76 +277,22 @@ class _Steals:
         if action is not Action.STEAL:
             return action
         assert lease.owner != self._me, f"{self._me!r} steals {lease.range_id!r} from itself"
-        before = self._asked_before.get(lease.range_id)
-        if before is not None:
-            self.asked[lease.range_id] = before
         if self._is_left_alone(lease):
             return None
         self.moving = True
-        return self._of(lease) if self._quiet else None
+        step = self._of(lease)
+        return step if self._quiet else None
 
     def _of(self, lease: Lease) -> Action | None:
         if self._handoff == 0 or lease.owner in self._fleet.foreign:
             return Action.ROB
         if lease.next_owner != self._me:
-            self.asked.pop(lease.range_id, None)
             return Action.STEAL
-        epoch, since = self.asked.get(lease.range_id, (lease.epoch, self._now))
-        if epoch != lease.epoch:
-            since = self._now
-        assert since <= self._now, f"{lease.range_id!r} is asked for since {since}, in future"
-        self.asked[lease.range_id] = lease.epoch, since
-        return Action.ROB if self._now - since >= self._longest else None
+        has_had = self._now - self._memory.since("asked", lease.range_id, lease.epoch)
+        return Action.ROB if has_had >= self._longest else None
 
     def _is_left_alone(self, lease: Lease) -> bool:
         times, at = self.taken.get(lease.range_id, (0, -inf))
         intervals = min(2 ** min(times, _MAX_REST), _MAX_REST)
         rests = self._now < at + intervals * self._interval
         return rests and lease.owner in self._fleet.foreign
-
-
-class _LeaseChanges:
-    """Which leases to create, and which to delete."""
-
-    def __init__(
-        self,
-        fleet: Fleet,
-        keymap: KeyMap,
-        own: HostView,
-        ranges: FeedRanges,
-        *,
-        patience: float,
-    ) -> None:
-        self._now, self._wanted_before = fleet.at.answered, own.wanted
-        self.wanted = dict[Want, float]()
-        self.are_unsure = False
-        self.moments = list[float]()
-        if ranges.asked == -inf:
-            keymap = KeyMap(())  # the feed was not asked yet: nothing is known
-        # Its owner may create a deleted lease again, until it has expired.
-        new = ((x, patience if x.kept_back else 0.0) for x in keymap.new_leases)
-        self.new = [x for x, y in new if self._is_due("new", x.child.range.id, y)]
-        gaps = (x for x in keymap.ranges_for_gaps() if self._is_due("gap", x.id, patience))
-        self.gaps = [Lease(range=x) for x in gaps]
-        # Where positions are handed on, what is missing shows by its keys alone.
-        needed = () if ranges.inherits else {x.id for x in ranges.listed}
-        finished = [x for x in keymap.finished(needed) if self._is_due("finished", x.range_id)]
-        gone = [x for x in finished if ranges.asked >= self.wanted["finished", x.range_id]]
-        self.are_new = bool(self.new) or len(gone) < len(finished)
-        stale = [x for x in keymap.stale() if self._is_due("stale", x.range_id)]
-        self.deletes = [(x, "its children go on") for x in gone]
-        self.deletes += [(x, "its keys have gone to other ranges") for x in stale]
-
-    def _is_due(self, why: str, range_id: RangeId, patience: float = 0.0) -> bool:
-        """Remember since when it is so; return whether it was in the listing before, and for so
-        many seconds.
-        """
-        want = why, range_id
-        since = self.wanted[want] = self._wanted_before.get(want, self._now)
-        if want not in self._wanted_before:
-            self.are_unsure = True
-            return False
-        if self._now - since < patience:
-            self.moments.append(since + patience)
-            return False
-        return True

@@ -47,6 +47,10 @@ class NewLease:
     revived: Lease | None = None
     kept_back: bool = False
 
+    @property
+    def range_id(self) -> RangeId:
+        return self.child.range.id
+
 
 def _between(found: FeedRange, low: str, high: str) -> FeedRange:
     return dataclasses.replace(found, low=low, high=high)

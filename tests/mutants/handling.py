@@ -1,7 +1,6 @@
 """Breaks of rules 8 to 11: user code, order, failures, and what may pass."""
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from math import inf
@@ -24,7 +23,6 @@ from changefeed.host.renewer import LeaseRenewer
 from changefeed.host.worker import Worker, WorkerPool
 from changefeed.leases import deaths
 from changefeed.leases.deaths import Deaths
-from changefeed.leases.fleet import Fleet
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, RangeEnd
 from changefeed.leases.segments import Segments
@@ -326,27 +324,13 @@ def checkpoints_of_another_fleet_are_lost_ones(m: Patch) -> None:
 
 @mutant(rule=11, kills="unit/host/test_decide.py")
 def one_torn_listing_is_enough_to_create_and_delete_leases(m: Patch) -> None:
-    old = decide._LeaseChanges
-
-    def at_once(
-        fleet: Fleet, keymap: KeyMap, own: decide.HostView, ranges: Any, *, patience: float
-    ) -> Any:
-        found = old(fleet, keymap, own, ranges, patience=patience)
-        return old(
-            fleet,
-            keymap,
-            dataclasses.replace(own, wanted=found.wanted),
-            ranges,
-            patience=patience,
-        )
-
-    m.patch(decide, "_LeaseChanges", at_once)
+    m.patch(decide._Memory, "due", lambda *known: list(known[2]))
 
 
 @mutant(rule=11, kills="unit/host/test_decide.py")
 def a_lease_that_was_deleted_is_created_beside_its_owner(m: Patch) -> None:
-    old = decide._LeaseChanges
-    m.patch(decide, "_LeaseChanges", lambda *known, **_: old(*known, patience=0.0))
+    old = decide._Memory.due
+    m.patch(decide._Memory, "due", lambda self, what, found, *_: old(self, what, found))
 
 
 @mutant(rule=11, kills="unit/cli/test_exit_codes.py")
