@@ -33,7 +33,7 @@ from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.topology import topology_of
 from changefeed.log.protocol.wire import ActiveProducer, PartitionBounds, RangeStorage, Storage
 from changefeed.log.rows.row_readers import RowReaders
-from changefeed.runtime.gather import gather_or_cancel
+from changefeed.runtime.calls import gather_or_cancel
 
 _EVERY = 1.0
 _STORAGE_EVERY = 10

@@ -20,8 +20,8 @@ from changefeed.log.hashing import DEFAULT_PARTS
 from changefeed.log.producing import log_directory
 from changefeed.log.protocol.messages import Topology
 from changefeed.log.protocol.wire import Compaction
+from changefeed.runtime.calls import gather_or_cancel
 from changefeed.runtime.errors import UserError
-from changefeed.runtime.gather import gather_or_cancel
 
 
 def create(address: str, parts: int | None) -> None:

@@ -20,6 +20,7 @@ from changefeed.fleet.status import FleetStatus, HostStatus
 from changefeed.host.settings import Settings
 from changefeed.host.wiring import open_leases
 from changefeed.leases.addresses import check_leases
+from changefeed.runtime.calls import gather_or_cancel
 from changefeed.runtime.diagnostics import (
     Diagnostic,
     Severity,
@@ -30,7 +31,6 @@ from changefeed.runtime.diagnostics import (
 )
 from changefeed.runtime.errors import Failure, StoreError, StoreMissing
 from changefeed.runtime.exit_codes import FAILED, USER_ERROR
-from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.quantities import counted
 from changefeed.stores.addresses import STORES
 

@@ -15,9 +15,9 @@ from changefeed.feeds.feed import Feed, FeedRange, RangeEnded, StartAt
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
+from changefeed.runtime.calls import for_each
 from changefeed.runtime.diagnostics import Diagnostic, fine, problem, warning
 from changefeed.runtime.errors import StoreError, Unavailable
-from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 8
 _AGAIN = "if hosts run, check again in a minute: they may be changing this now"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet import FleetWatch, ListedAt
 from changefeed.leases.lease import Lease
-from changefeed.runtime.gather import gather_or_cancel
+from changefeed.runtime.calls import gather_or_cancel
 
 _LOOK = 0.5
 

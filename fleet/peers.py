@@ -15,8 +15,8 @@ import aiohttp
 import msgspec
 
 from changefeed.fleet.status import Report
+from changefeed.runtime.calls import gather_or_cancel
 from changefeed.runtime.errors import Failure
-from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.http_answer import bounded_body
 
 _TIMEOUT = 2.0

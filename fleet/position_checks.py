@@ -19,8 +19,8 @@ from changefeed.fleet.coverage import uncovered
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease, require_position
 from changefeed.leases.position_file import Positions
+from changefeed.runtime.calls import for_each
 from changefeed.runtime.errors import StoreRefused
-from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 8
 _SHOWN = 10

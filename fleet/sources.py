@@ -23,7 +23,7 @@ from changefeed.leases.fleet import FleetWatch, ListedAt
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import Lease
 from changefeed.leases.timing import Timing
-from changefeed.runtime.gather import for_each, gather_or_cancel
+from changefeed.runtime.calls import for_each, gather_or_cancel
 
 _AT_ONCE = 16
 _RATE_OVER = 10.0

@@ -33,17 +33,22 @@ from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.deaths import Deaths
 from changefeed.leases.errors import LeaseConflict, checkpoint_is_lost
-from changefeed.leases.fleet import Fleet, FleetWatch, ListedAt, fence_owner
+from changefeed.leases.fleet import (
+    Fleet,
+    FleetWatch,
+    LeaseListing,
+    ListedAt,
+    ListFleet,
+)
 from changefeed.leases.fleet_record import refuse_other_checkpoints
 from changefeed.leases.keymap import KeyMap, NewLease
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.listing import LeaseListing, ListFleet
 from changefeed.leases.plan import Action
 from changefeed.leases.timing import FleetRules
-from changefeed.leases.updating import evict, update_lease
+from changefeed.leases.updating import evict, fence_owner, update_lease
+from changefeed.runtime.calls import for_each
 from changefeed.runtime.clock import Clock
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 16
 _CREATED_AT_ONCE = 8

@@ -29,9 +29,9 @@ from changefeed.leases.container import LeaseContainer
 from changefeed.leases.fleet_record import settle_root
 from changefeed.leases.lease import FleetRecord, RangeEnd
 from changefeed.leases.timing import Timing
+from changefeed.runtime.calls import for_each
 from changefeed.runtime.clock import Clock, elapsed_time
 from changefeed.runtime.errors import Unavailable
-from changefeed.runtime.gather import for_each
 
 _AGAIN_AFTER = 5.0
 _AT_ONCE = 8

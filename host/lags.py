@@ -23,8 +23,8 @@ from changefeed.host.reader import IdleRanges
 from changefeed.host.worker import WorkerPool
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.timing import Timing
+from changefeed.runtime.calls import for_each
 from changefeed.runtime.errors import StoreError
-from changefeed.runtime.gather import for_each
 
 _AT_ONCE = 16
 _UNASSIGNED_AT_ONCE = 8

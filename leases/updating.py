@@ -15,7 +15,8 @@ from changefeed.feeds.feed import FeedRange, RangeId
 from changefeed.leases.checkpoint import Checkpoint
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
-from changefeed.leases.lease import Lease
+from changefeed.leases.fleet import NEVER, is_placeholder
+from changefeed.leases.lease import Lease, Member
 
 T = TypeVar("T")
 _TRIES = 20
@@ -120,3 +121,23 @@ async def evict_now(
         return stored, await evict(container, stored, lost=lost)
 
     return await _read_and_write(container, range_id, write)
+
+
+async def fence_owner(container: LeaseContainer, lease: Lease, record: Member | None) -> bool:
+    """Let no heartbeat count any more that the owner of an expired lease has sent by now.
+
+    ``record`` is that of the owner, as it was listed when the lease had expired. Return
+    ``False`` if it has changed since: the owner may live. Where the listing has none, one is
+    created that stands in the way.
+    """
+    if lease.owner is None or lease.incarnation is None:
+        return True  # no heartbeat keeps it
+    if record is None:
+        record = Member(
+            name=lease.owner,
+            incarnation=lease.incarnation,
+            heartbeats=NEVER,
+            stopping=True,
+        )
+        assert is_placeholder(record), f"hosts would take it for a heartbeat: {record}"
+    return await container.put_member(record) is not None

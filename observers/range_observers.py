@@ -22,7 +22,7 @@ from typing import Any
 
 from changefeed.feeds.errors import RangeRefused
 from changefeed.feeds.feed import Change, unreadable_text
-from changefeed.observers.call import Blame, CalledObserver, RangeContext
+from changefeed.observers.call import Blame, CalledObserver, ObserverContext, RangeContext
 from changefeed.observers.dead_letters.letter import LetterError, failure_of
 from changefeed.observers.dead_letters.writer import LetterWriter
 from changefeed.observers.error_text import describe
@@ -37,7 +37,6 @@ from changefeed.observers.failure_log import FailureLog
 from changefeed.observers.judge import Judge, Successes, Waiting
 from changefeed.observers.key_scheduler import Batch, KeyScheduler
 from changefeed.observers.observer import CloseReason, ObserverFactory
-from changefeed.observers.observer_context import ObserverContext
 from changefeed.observers.settings import ObservingSettings
 from changefeed.runtime.delays import GrowingDelays
 from changefeed.runtime.errors import UserError

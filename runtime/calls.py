@@ -1,5 +1,6 @@
 """Calls to other systems: they end in time, are cancelled when they are asked to be and only
-then, whatever their client does, and a refusal of the server counts once it has lasted.
+then, whatever their client does, and a refusal of the server counts once it has lasted; and
+several at the same time, none of which goes on when one has failed.
 
 Some clients lose a cancellation: ``asyncio.wait_for`` of Python 3.11 does, where the answer
 comes at the same moment. A loop around such a call would go on for ever, because a task is
@@ -17,10 +18,10 @@ is told to a person.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Hashable, Iterable
 from dataclasses import dataclass
 from types import coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 from changefeed.runtime.errors import Failure, UserError
 
@@ -157,3 +158,58 @@ class Patience:
             known = self._refusals[question] = _Refusals(since=asked, last=now)
         known.last = now
         return now - known.since >= self._seconds
+
+
+First = TypeVar("First")
+Second = TypeVar("Second")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Call = Coroutine[Any, Any, Result]
+
+
+@overload
+async def gather_or_cancel(
+    first: Call[First], second: Call[Second], /
+) -> tuple[First, Second]: ...
+
+
+@overload
+async def gather_or_cancel(*calls: Call[Result]) -> tuple[Result, ...]: ...
+
+
+async def gather_or_cancel(*calls: Call[Any]) -> tuple[Any, ...]:
+    """Await all calls; return what they return, in their order.
+
+    The first that fails ends the others, and its error is raised when all have ended. What
+    ``asyncio.gather`` leaves running then is bounded by no timeout, and what it holds, a lock
+    or a connection, is missing to the next that asks. A ``TaskGroup`` leaves nothing running;
+    but up to Python 3.12 a failure in it leaves a request to cancel in the task around it,
+    which ``keep_cancellation`` cannot tell from one of the caller's.
+    """
+    tasks = [asyncio.create_task(x) for x in calls]
+    try:
+        return tuple(await keep_cancellation(asyncio.gather(*tasks)))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def for_each(
+    items: Iterable[Item], call: Callable[[Item], Awaitable[Result]], *, at_once: int
+) -> list[Result]:
+    """Await ``call(item)`` for all items, ``at_once`` at the same time; results in their order.
+
+    The first call that fails ends the others, and its error is raised when all have ended.
+    """
+    assert at_once > 0, "nothing would ever be called"
+    wanted = list(items)
+    waiting = iter(enumerate(wanted))
+    found: dict[int, Result] = {}
+
+    async def some() -> None:
+        for n, item in waiting:
+            found[n] = await call(item)
+
+    await gather_or_cancel(*(some() for _ in wanted[:at_once]))
+    return [found[n] for n in range(len(wanted))]

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.fleet import LeaseListing
 from changefeed.leases.lease import Member, Version
-from changefeed.leases.listing import LeaseListing
 from changefeed.stores.store import WHOLE
 from changefeed.testing.lease_cast import A1, B1, C1, A, B, new, not_refused
 

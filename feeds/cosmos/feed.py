@@ -56,7 +56,7 @@ from changefeed.feeds.feed import (
 )
 from changefeed.feeds.raw_pages import RawPage, Rows
 from changefeed.feeds.timestamps import start_us
-from changefeed.runtime.gather import for_each
+from changefeed.runtime.calls import for_each
 
 _CLIENT_MODES: Final[dict[Mode, str]] = {
     "latest-version": "LatestVersion",

@@ -34,8 +34,8 @@ from changefeed.leases.cosmos.documents import Operation, VersionToken
 from changefeed.leases.errors import LeaseConflict
 from changefeed.leases.lease import Lease, Member, require_position
 from changefeed.leases.stored import StoredMembers
+from changefeed.runtime.calls import gather_or_cancel
 from changefeed.runtime.errors import StoreUnavailable
-from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.logs import get_logger
 from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.cosmos.document_ids import DocumentIds

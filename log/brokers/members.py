@@ -31,8 +31,8 @@ from changefeed.log.catalog.names import broker_key
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.decoding import Undecodable, from_json
 from changefeed.log.stores.store import ObjectStore
+from changefeed.runtime.calls import gather_or_cancel
 from changefeed.runtime.errors import NameTaken
-from changefeed.runtime.gather import gather_or_cancel
 
 _log = logging.getLogger(__name__)
 

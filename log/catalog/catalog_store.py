@@ -34,9 +34,9 @@ from changefeed.log.catalog.transitions import (
 from changefeed.log.decoding import Undecodable, from_json
 from changefeed.log.hashing import DEFAULT_PARTS
 from changefeed.log.stores.store import MISSING, ObjectStore
+from changefeed.runtime.calls import gather_or_cancel
 from changefeed.runtime.clock import elapsed_time, wall_clock_us
 from changefeed.runtime.errors import StoreError, StoreRefused
-from changefeed.runtime.gather import gather_or_cancel
 
 _AT_ONCE = 16
 

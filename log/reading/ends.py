@@ -18,7 +18,7 @@ from changefeed.log.ids import sequence_in
 from changefeed.log.protocol.routes import Routes
 from changefeed.log.protocol.wire import PartitionNews
 from changefeed.log.reading.source import Source
-from changefeed.runtime.gather import gather_or_cancel
+from changefeed.runtime.calls import gather_or_cancel
 
 _Ask = Mapping[RangeId, int]
 """The sequences after which partitions are asked for."""

@@ -51,7 +51,7 @@ from changefeed.log.rows.row_runs import RowRuns, RunIndex
 from changefeed.log.rows.windows import RecordSpan, Window, is_small
 from changefeed.log.stores.local_store import ByteRange, get_many
 from changefeed.log.stores.store import ObjectStore
-from changefeed.runtime.gather import gather_or_cancel
+from changefeed.runtime.calls import gather_or_cancel
 
 _LEAST_LEAP: Final = 16
 _WINDOWS: Final = 16

@@ -17,7 +17,7 @@ from changefeed.log.format.runs import Run, RunSection, decode_run
 from changefeed.log.format.segment_file import SegmentSlice, slices_in
 from changefeed.log.rows.object_cache import Cache
 from changefeed.log.stores.store import ObjectStore
-from changefeed.runtime.gather import gather_or_cancel
+from changefeed.runtime.calls import gather_or_cancel
 
 RunPart = SegmentSlice | RunSection
 """What holds records of a partition that follow each other, sequence by sequence."""

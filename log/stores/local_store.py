@@ -39,8 +39,8 @@ from changefeed.log.stores.store import (
     Versioned,
     version_of,
 )
+from changefeed.runtime.calls import gather_or_cancel
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable, answered
-from changefeed.runtime.gather import gather_or_cancel
 from changefeed.runtime.private_file import PRIVATE_FILE
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from changefeed.feeds.feed import FeedRange
 from changefeed.pipeline.source.feed_reader import RETRY_SECONDS
 from changefeed.pipeline.source.loop_thread import LoopThread
 from changefeed.pipeline.source.retries import retry_for
-from changefeed.runtime.gather import for_each
+from changefeed.runtime.calls import for_each
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

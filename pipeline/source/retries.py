@@ -23,7 +23,7 @@ from changefeed.feeds.feed import (
     StartAt,
 )
 from changefeed.feeds.raw_pages import RawPage, ReadsRawPages
-from changefeed.runtime.gather import for_each
+from changefeed.runtime.calls import for_each
 
 T = TypeVar("T")
 Name = TypeVar("Name", bound=str)

@@ -24,7 +24,7 @@ from azure.storage.blob import BlobProperties, ContainerProperties
 from azure.storage.blob.aio import BlobClient, ContainerClient
 from msgspec.structs import replace
 
-from changefeed.runtime.gather import for_each
+from changefeed.runtime.calls import for_each
 from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.blob.address import BlobAddress
 from changefeed.stores.blob.errors import translate_errors

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from changefeed.runtime.calls import for_each
 from changefeed.runtime.errors import StoreRefused
-from changefeed.runtime.gather import for_each
 from changefeed.runtime.unique_names import unique_name
 from changefeed.stores.cosmos.document_ids import DocumentIds
 from changefeed.stores.cosmos.items import Document, Items

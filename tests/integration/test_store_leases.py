@@ -19,8 +19,8 @@ from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.addresses import check_leases, open_container, open_stores
 from changefeed.leases.container import LeaseContainer
 from changefeed.leases.errors import LeaseConflict
+from changefeed.leases.fleet import LeaseListing
 from changefeed.leases.lease import HostName, Incarnation, Lease
-from changefeed.leases.listing import LeaseListing
 from changefeed.observers.dead_letters import open_dead_letters
 from changefeed.runtime.diagnostics import Severity
 from changefeed.runtime.errors import StoreMissing, StoreRefused, StoreUnavailable

@@ -14,9 +14,8 @@ from changefeed.feeds.feed import Position, RangeId
 from changefeed.host import coordinator
 from changefeed.host.coordinator import Coordinator
 from changefeed.host.delivery import Delivery
-from changefeed.leases.fleet import Fleet
+from changefeed.leases.fleet import Fleet, LeaseListing
 from changefeed.leases.lease import Lease
-from changefeed.leases.listing import LeaseListing
 from changefeed.leases.plan import Action
 from changefeed.observers import call, one_thread
 from changefeed.runtime import clock

@@ -14,7 +14,7 @@ from changefeed.host.worker import WorkerPool
 from changefeed.leases.checkpoint import Checkpoint, Progress
 from changefeed.leases.lease import Lease, RangeEnd
 from changefeed.leases.stored import StoredLeases
-from changefeed.observers.observer_context import ObserverContext
+from changefeed.observers.call import ObserverContext
 from changefeed.runtime.stop import Stop
 from changefeed.transactional import observer as transactional
 from changefeed.transactional.rows import Row

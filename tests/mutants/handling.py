@@ -28,13 +28,12 @@ from changefeed.leases.lease import HostName, Incarnation, Lease, RangeEnd
 from changefeed.leases.segments import Segments
 from changefeed.observers import call
 from changefeed.observers.adapters import _Adapted
-from changefeed.observers.call import CalledObserver
+from changefeed.observers.call import CalledObserver, ObserverContext
 from changefeed.observers.dead_letters import writer
 from changefeed.observers.errors import ObserverStuck
 from changefeed.observers.judge import Judge, Waiting
 from changefeed.observers.key_scheduler import KeyScheduler
 from changefeed.observers.observer import CloseReason, Context
-from changefeed.observers.observer_context import ObserverContext
 from changefeed.runtime.exit_codes import FAILED
 
 from .mutant import Patch, mutant, nothing

@@ -61,10 +61,8 @@ def keeping(database: Database) -> type:
 async def test_what_an_observer_has_kept_wins_over_a_checkpoint_that_a_crash_left_behind() -> (
     None
 ):
-    feed, database = MemoryFeed(1), Database()
+    feed, database = make.memory_feed(1, 5), Database()
     async with Fleet(feed, observer=keeping(database)) as fleet:
-        for n in range(5):
-            feed.append(f"k{n}")
         database.crash_after = 5
         fleet.start("a")
         await database.crashed.wait()

@@ -12,8 +12,8 @@ from changefeed.host.events import HostEvents
 from changefeed.host.failures import Retrier
 from changefeed.host.membership import Membership
 from changefeed.leases.container import LeaseContainer
+from changefeed.leases.fleet import LeaseListing
 from changefeed.leases.lease import HostName, Incarnation, Member, Version
-from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
 from changefeed.runtime.errors import NameTaken, StoreUnavailable
 from changefeed.stores.store import WHOLE

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from changefeed.feeds.feed import RangeId
 from changefeed.fleet.states import FleetListing, fleet_status
 from changefeed.leases.container import ListedFleet
-from changefeed.leases.fleet import Fleet, FleetWatch, ListedAt, fence_owner, is_placeholder
+from changefeed.leases.fleet import Fleet, FleetWatch, LeaseListing, ListedAt, is_placeholder
 from changefeed.leases.keymap import KeyMap
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member, Version
-from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.timing import Timing
+from changefeed.leases.updating import fence_owner
 from changefeed.stores.store import WHOLE
 from changefeed.testing.lease_cast import not_refused
 from tests.support import make

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.leases.container import LeaseContainer, ListedFleet
+from changefeed.leases.fleet import LeaseListing
 from changefeed.leases.lease import HostName, Incarnation, Lease, Member
-from changefeed.leases.listing import LeaseListing
 from changefeed.leases.memory import MemoryLeases
 from changefeed.leases.stored import StoredLeases
 from changefeed.runtime.errors import StoreRefused, StoreUnavailable

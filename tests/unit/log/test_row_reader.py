@@ -19,7 +19,7 @@ from changefeed.log.rows.object_cache import ObjectCache
 from changefeed.log.rows.open_row import OpenRow, WriterPlace
 from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.stores.memory_store import MemoryStore
-from changefeed.runtime.gather import gather_or_cancel
+from changefeed.runtime.calls import gather_or_cancel
 from tests.support.brokers import batch
 
 P1 = RangeId("e1.p01.v00-ff")

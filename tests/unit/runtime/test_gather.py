@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from changefeed.runtime.gather import gather_or_cancel
+from changefeed.runtime.calls import gather_or_cancel
 
 
 class Calls:
