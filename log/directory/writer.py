@@ -174,7 +174,6 @@ class EventLogWriter(Producer):
             with answers_of_feeds():
                 await self._catalogs.change(change)
                 await self._end(self.era)
-                await self._take_over_row()
 
     async def fill_up(self) -> None:
         """Let all records lie before a frame with a table, up to which they can be compacted.
@@ -199,7 +198,6 @@ class EventLogWriter(Producer):
             era = self.era
             if era.state != "open" or self._catalogs.newest.reshaping:
                 await self._end(era)
-                await self._take_over_row()
 
     async def _take_over_row(self) -> None:
         """Learn where the row of the newest era ends, and go on there."""
@@ -259,10 +257,9 @@ class EventLogWriter(Producer):
         goes_on = grows and knows_ends and reader.sealed_at is None
         if era.state == "open" and not goes_on:
             await self._end(era)
-            await self._take_over_row()
 
     async def _end(self, era: Era) -> None:
-        """End an era, and open the next: three steps, each of which may be repeated."""
+        """End an era, open the next, and take its row: steps each of which may be repeated."""
         row = Row(broker=WRITER, incarnation=era.rows[0].incarnation)
         await self._catalogs.change(lambda x: begin_ending(x, era.number, [row]))
         reader = await self._reader(era)
@@ -273,6 +270,7 @@ class EventLogWriter(Producer):
         sealed = {WRITER: reader.sealed_at}
         now_us = self._row.now_us()
         await self._catalogs.change(lambda x: close_and_open(x, era.number, sealed, now_us))
+        await self._take_over_row()
 
     async def _write_waiting(self) -> None:
         """Write what waits, all that is there at once, until nothing does."""
@@ -357,11 +355,18 @@ class EventLogWriter(Producer):
         self._conclude(frame, is_ours=bool(is_ours))  # what another has deleted was another's
 
     async def _settle(self) -> None:
-        """Find out whether the frame that was written last is there, if that is not known."""
+        """Find out whether the frame that was written last is there, if that is not known.
+
+        Finish an era that was to end: behind its seal nothing counts.
+        """
         frame = self._unsettled
-        if frame is not None:
-            with answers_of_feeds():
+        with answers_of_feeds():
+            if frame is not None:
                 self._conclude(frame, is_ours=await holds(self._store, frame.key, frame.data))
+            if self.era.state != "open":
+                await self._end(self.era)
+            elif self._row.place.era != self.era.number:
+                await self._take_over_row()
 
     def _conclude(self, frame: RowObject, *, is_ours: bool | None) -> None:
         """Go on behind a frame, or in its place where there is none (``None``)."""

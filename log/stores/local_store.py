@@ -160,24 +160,31 @@ class LocalStore:
         """Go on with a row, named by its prefix, that another process has left.
 
         Return whether that can be done by growing files: not where these were closed. Raise
-        ``StoreUnavailable`` while one writes it. ``release`` lets another go on.
+        ``StoreUnavailable`` while one writes it. ``release`` lets another go on. May be
+        repeated.
         """
         folder = self._path(row) / FRAMES
-        writer = FrameWriter(folder, self._make_row)
 
-        def act() -> int:
-            last = writer.take_over()
+        def act() -> bool:
+            before = self._writing.pop(folder, None)
+            if before is not None:
+                before.writer.release()
+            writer = FrameWriter(folder, self._make_row)
+            try:
+                last = writer.take_over()
+            except OSError:
+                writer.release()
+                raise
             if last is None:
                 raise StoreUnavailable(
                     f"the event log is being written by process {holder_of(folder)} "
                     f"({self.directory}): one process writes at a time. Stop it, or append "
                     f"through it"
                 )
-            return last
+            self._writing[folder] = Commits(writer, self._call, last)
+            return not writer.is_over
 
-        last = await self._call(act, row)
-        self._writing[folder] = Commits(writer, self._call, last)
-        return not writer.is_over
+        return await self._call(act, row)
 
     def begin_files(self) -> None:
         """Let the next object of each row that is written here begin a file."""

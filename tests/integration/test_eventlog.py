@@ -5,8 +5,11 @@ import errno
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from changefeed.feeds.errors import FeedRefused, FeedUnavailable
 from changefeed.feeds.feed import Change, Feed, FeedRange, RangeId
 from changefeed.log.brokers.run_core import open_core
 from changefeed.log.catalog.catalog import FORMAT
+from changefeed.log.catalog.transitions import with_split
 from changefeed.log.directory.directory import create_log
 from changefeed.log.directory.feed import EventLog
 from changefeed.log.directory.writer import EventLogWriter
@@ -131,6 +135,38 @@ async def test_a_frame_whose_answer_was_lost_is_looked_for_before_the_next_is_wr
             return
         with pytest.raises(FeedRefused, match="another process has ended"):
             await writer.send_many(numbered(1))
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_what_is_appended_once_an_era_did_not_begin_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_done: bool
+) -> None:
+    """Whichever call to the disk fails while it is to begin, and whether it was carried out."""
+    call, count, calls, has_failed = LocalStore._call, 0, 0, True
+
+    async def failing(self: LocalStore, act: Any, what: str) -> Any:
+        nonlocal count
+        count += 1
+        found = await call(self, act, what) if count != calls or is_done else None
+        if count == calls:
+            raise StoreUnavailable("the disk does not answer")
+        return found
+
+    while has_failed:  # one call later each time
+        calls, count = calls + 1, 0
+        path = tmp_path / f"log-{calls}"
+        await create_log(path, parts=1)
+        async with EventLogWriter.open(path, keeps_up=False) as writer:
+            await writer.send("k", 0)
+            with monkeypatch.context() as fails, suppress(FeedUnavailable):
+                fails.setattr(LocalStore, "_call", failing)
+                await writer.begin_era(lambda x: with_split(x, "log"))
+            has_failed, count = count >= calls, sys.maxsize // 2
+            await writer.send("k", 1)
+        async with EventLog.open(path) as log:
+            found = [y.body for x in await log.ranges() for y in await everything(log, x)]
+        assert found == [b"0", b"1"]
+    assert calls > 10
 
 
 async def test_a_batch_with_one_record_that_cannot_be_stored_is_refused_whole(
