@@ -115,8 +115,9 @@ def locked(folder: Path) -> int | None:
     """
     lock = take_lock(folder / _LOCK, _LOCK_TRIES, _LOCK_PAUSE)
     if lock is not None:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # as on a full disk: it says only who writes
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
 
 

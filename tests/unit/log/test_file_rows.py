@@ -189,6 +189,9 @@ def test_one_process_writes_a_row_and_the_next_is_told_which(row: Row) -> None:
     assert FrameWriter(FOLDER, row.disk.make_folder).take_over() is None
     assert holder_of(FOLDER).isdigit()
     assert not FrameWriter(FOLDER, row.disk.make_folder).append([b"another's"])
+    row.disk.end_process()
+    row.disk.fails["pwrite"] = [OSError(errno.ENOSPC, "No space left on device")]
+    assert FrameWriter(FOLDER, row.disk.make_folder).take_over() == 2  # it is not named
 
 
 def test_what_a_failed_sync_has_lost_is_written_again_by_who_takes_over(

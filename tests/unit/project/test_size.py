@@ -65,11 +65,11 @@ def test_the_core_has_no_more_lines() -> None:
 
 def test_the_log_and_its_brokers_have_no_more_lines() -> None:
     found = files("log")
-    assert sum(len(x.read_text("utf-8").splitlines()) for x in found) <= 14_460
+    assert sum(len(x.read_text("utf-8").splitlines()) for x in found) <= 14_461
 
 
 def test_the_tests_have_no_more_lines() -> None:
-    assert sum(len(x.read_text("utf-8").splitlines()) for x in files("tests")) <= 66_953
+    assert sum(len(x.read_text("utf-8").splitlines()) for x in files("tests")) <= 66_956
 
 
 def test_there_are_no_more_protocols_and_settings() -> None:
