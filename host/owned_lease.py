@@ -90,7 +90,8 @@ class OwnedLease:
         self._why_lost = "it could not be renewed in time"
         self._giving_up = False
         self.doubted = False
-        """Whether only a write can tell what is so: a listing does not show it as ours."""
+        """Whether it is to be written: a listing does not show it as ours, so that only a write
+        can tell, or it says something else of its range than is so."""
         self.lost = False
         """Whether ``LeaseLost`` has been raised."""
         self.given_up = False

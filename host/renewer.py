@@ -47,8 +47,7 @@ class LeaseRenewal:
     ``due_at`` is when it is renewed
     in any case, ``inf`` where heartbeats keep it: then it is due a reserve before its fence,
     ``spread`` so that not all are due at once.
-    ``outdated`` says whether it says something else of its range than is so, and may be renewed
-    for that, as from ``may_say_at`` on.
+    From ``may_say_at`` on it is renewed where it says something else of its range than is so.
     """
 
     owned: OwnedLease
@@ -56,14 +55,13 @@ class LeaseRenewal:
     spread: float
     due_at: float
     may_say_at: float
-    outdated: bool = False
     renewal: "asyncio.Task[None] | None" = None
 
     def due_in(self, now: float, reserve: float) -> float:
         """Return in how many seconds it is to be renewed, by what is known now."""
         if self.owned.lost or self.owned.given_up or self.renewal is not None:
             return inf
-        if self.owned.doubted or self.outdated:
+        if self.owned.doubted:
             return 0.0
         kept_by_heartbeats = self.due_at == inf
         reserve *= self.spread
@@ -94,16 +92,6 @@ class LeaseRenewer:
         self._kept: dict[RangeId, LeaseRenewal] = {}
         self._woken = asyncio.Event()
 
-    @property
-    def _reserve(self) -> float:
-        timing = self._rules.shown
-        held_for = timing.held_for
-        reserve = max(timing.renew_interval, held_for / _LARGEST_PART)
-        assert reserve * _SPREAD < held_for, (
-            f"a renewal {reserve} s before the fence would be due at once: {held_for} s"
-        )
-        return reserve
-
     def keep(self, owned: OwnedLease, described: Callable[[Lease], Lease]) -> None:
         """Renew a lease from now on. ``described`` has it say what is known of its range."""
         now, chance = self._clock(), self._random.random()  # spread them
@@ -132,7 +120,9 @@ class LeaseRenewer:
         """Look at once: the leases were compared with a listing."""
         now = self._clock()
         for kept in self._kept.values():
-            kept.outdated = self._is_outdated(kept) and now >= kept.may_say_at
+            if self._is_outdated(kept) and now >= kept.may_say_at:
+                kept.owned.doubted = True
+                kept.may_say_at = now + self._rules.shown.renew_interval
         self._woken.set()
 
     async def run(self) -> Never:
@@ -147,15 +137,17 @@ class LeaseRenewer:
 
     def _begin_due(self, group: asyncio.TaskGroup) -> float:
         """Begin the renewals that are due; return in how many seconds to look again."""
-        interval = self._rules.shown.renew_interval
-        now, wait, reserve = self._clock(), interval / 2, self._reserve
+        timing, now = self._rules.shown, self._clock()
+        wait = timing.renew_interval / 2
+        reserve = max(timing.renew_interval, timing.held_for / _LARGEST_PART)
+        assert reserve * _SPREAD < timing.held_for, (
+            f"a renewal {reserve} s early is due at once"
+        )
         for kept in self._kept.values():
             due_in = kept.due_in(now, reserve)
             if due_in > 0:
                 wait = min(wait, due_in)
                 continue
-            if kept.outdated:
-                kept.may_say_at = now + interval
             kept.renewal = group.create_task(self._renew(kept))
         return wait
 
@@ -189,7 +181,7 @@ class LeaseRenewer:
         except Exception as error:  # noqa: BLE001 - passed on to the host
             self._failed(error)
         finally:
-            kept.renewal, kept.outdated = None, False
+            kept.renewal = None
             if self._renew_each:
                 kept.due_at = self._clock() + self._rules.shown.renew_interval
 

@@ -16,6 +16,7 @@ import enum
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 
 from changefeed.feeds.feed import RangeId
 from changefeed.leases.lease import HostName, Lease
@@ -33,7 +34,7 @@ def plan(leases: Iterable[Lease], members: Collection[HostName]) -> Assignment:
         return {}
     owned: dict[HostName, list[RangeId]] = {name: [] for name in sorted(members)}
     unowned: list[RangeId] = []
-    for lease in sorted(leases, key=lambda x: x.range_id):
+    for lease in sorted(leases, key=attrgetter("range_id")):
         holder = holder_of(lease, members)
         (unowned if holder is None else owned[holder]).append(lease.range_id)
     total = len(unowned) + sum(map(len, owned.values()))
@@ -93,7 +94,7 @@ def actions_for(
     is acquired when it has expired.
     """
     found = []
-    for lease in sorted(leases, key=lambda x: x.range_id):
+    for lease in sorted(leases, key=attrgetter("range_id")):
         assigned = assignment.get(lease.range_id)
         if lease.range_id in reading:
             continue

@@ -1,6 +1,7 @@
 """Sets of keys, cut at all bounds that are known. No I/O, and no word of leases."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from changefeed.feeds.feed import FeedRange
 
@@ -53,7 +54,7 @@ class Segments:
     def latest(self, ranges: Iterable[FeedRange]) -> list[_Generation]:
         """Return the latest generation of each segment."""
         found = [_NEVER] * len(self._bounds)
-        for x in sorted(ranges, key=lambda x: x.generation):
+        for x in sorted(ranges, key=attrgetter("generation")):
             begin, end = self._place(x)
             found[begin:end] = [x.generation] * (end - begin)
         return found
