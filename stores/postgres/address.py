@@ -21,8 +21,7 @@ DEFAULT_FLEET = "changefeed"
 DEFAULT_SCHEMA = "changefeed"
 _PORT = re.compile(r":([0-9]+)(?=,|$)")
 _LAST_PORT = 65_535
-_OURS = {"fleet", "schema", "statement_cache_size"}
-_STATEMENTS = 100
+_OURS = {"fleet", "schema"}
 _FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
@@ -33,8 +32,6 @@ class PostgresAddress:
     dsn: str
     fleet: str = DEFAULT_FLEET
     schema: str = DEFAULT_SCHEMA
-    statement_cache_size: int = _STATEMENTS
-    """0 behind a PgBouncer that pools transactions and knows no prepared statements."""
 
     @property
     def files(self) -> list[str]:
@@ -64,12 +61,8 @@ def read_address(place: str) -> PostgresAddress:
     for name in ("fleet", "schema"):
         if not ours.get(name, "?"):
             raise StoreRefused(f"{name}= in the address of leases must not be empty")
-    size = ours.get("statement_cache_size", str(_STATEMENTS))
-    if not size.isdecimal():
-        raise StoreRefused(f"statement_cache_size={size} in the address is not a number")
     return PostgresAddress(
         dsn=urlunsplit(parts._replace(query=write_options(options), fragment="")),
         fleet=ours.get("fleet", DEFAULT_FLEET),
         schema=ours.get("schema", DEFAULT_SCHEMA),
-        statement_cache_size=int(size),
     )

@@ -65,32 +65,45 @@ async def connect(
     unreadable = unreadable_file(address.files)
     if unreadable is not None:  # the client would take it for a server that is away
         raise StoreRefused(f"{address}: {unreadable}")
-    try:
-        pool = asyncpg.create_pool(
-            address.dsn,
-            min_size=0,  # it would complain in the log while the server is away
-            max_size=_CONNECTIONS,
-            statement_cache_size=address.statement_cache_size,
-            target_session_attrs="read-write",
-            timeout=_CONNECT_TIMEOUT,
-            reset=_as_it_is,
-            server_settings={"application_name": "changefeed-host"},
-            # Asked for each connection, as are the files of certificates in the address.
-            **({"password": password.current} if password else {}),
-        )
-    except (ValueError, asyncpg.ClientConfigurationError) as error:
-        raise StoreRefused(f"{address}: {error}") from error
+    options: dict[str, Any] = {
+        "target_session_attrs": "read-write",
+        "timeout": _CONNECT_TIMEOUT,
+        "server_settings": {"application_name": "changefeed-host"},
+        # Asked for each connection, as are the files of certificates in the address.
+        **({"password": password.current} if password else {}),
+    }
     try:
         with translate_errors(str(address)):
-            await pool
-            async with pool.acquire():  # or a wrong address is noticed by the first call only
-                pass
+            # The first connection, which also tells a wrong address from a later failure.
+            if await _is_behind_pooler(address.dsn, options):
+                options["statement_cache_size"] = 0
+            pool = await asyncpg.create_pool(
+                address.dsn,
+                min_size=0,  # it would complain in the log while the server is away
+                max_size=_CONNECTIONS,
+                reset=_as_it_is,
+                **options,
+            )
     except ValueError as error:  # what the client reads in an address when it connects
         raise StoreRefused(f"{address}: {error}") from error
     try:
         yield Database(pool, str(address))
     finally:
         pool.terminate()
+
+
+async def _is_behind_pooler(dsn: str, options: Mapping[str, Any]) -> bool:
+    """Whether a pooler such as PgBouncer passes statements on to servers of its choice. A
+    statement that was prepared on one is not there on the next, or is another client's.
+    """
+    connection = await asyncpg.connect(dsn, statement_cache_size=0, **options)
+    try:
+        asked, told = "SELECT pg_backend_pid()", connection.get_server_pid()
+        server = await connection.fetchval(asked, timeout=_CONNECT_TIMEOUT)
+        await connection.close(timeout=_CONNECT_TIMEOUT)
+    finally:
+        connection.terminate()
+    return bool(server != told)  # a pooler gives out numbers of its own
 
 
 async def _as_it_is(_: object) -> None:

@@ -40,7 +40,7 @@ from tests.support.cutting_proxy import cutting
 from tests.support.handles import out_of_handles
 from tests.support.lease_containers import over
 from tests.support.processes import PATIENCE
-from tests.support.servers import Azurite, Missing, Postgres, Redis, Server
+from tests.support.servers import Azurite, Missing, PgBouncer, Postgres, Redis, Server
 
 A, A1 = HostName("a"), Incarnation("a-1")
 ServerT = TypeVar("ServerT", bound=Server)
@@ -123,6 +123,27 @@ async def test_a_check_of_a_mistyped_name_makes_nothing(
     with pytest.raises(StoreMissing, match="no fleet at"):
         await severities(f"{redis.url}?fleet=mistyped", opening())
     assert redis.ask("KEYS", "*mistyped*") == "*0\r\n"
+
+
+async def test_hosts_behind_a_pooler_share_leases(postgres: Postgres) -> None:
+    names = [f"r{n}" for n in range(8)]
+
+    async def own_one(leases: LeaseContainer, name: str) -> None:
+        made = await leases.create(lease(name))
+        won = await leases.acquire(made.taken_by(A, A1))
+        for n in range(20):
+            won = await leases.checkpoint(won.advanced_to(Position(f"c{n}")))
+
+    with own(lambda: PgBouncer(postgres)) as pooler:
+        address = f"{pooler.url}?fleet=pooled"
+        async with (
+            open_container(address, opening()) as a,
+            open_container(address, opening()) as b,
+        ):
+            await asyncio.gather(
+                *(own_one(x, y) for x, y in zip([a, b] * 4, names, strict=True))
+            )
+            assert [x.range_id for x in await b.list()] == names
 
 
 async def test_ownership_in_redis_and_checkpoints_in_blobs(

@@ -29,7 +29,6 @@ LEASES.each(
         "PostgreSQL without a host": "db",
         "PostgreSQL with an empty fleet": "//h/db?fleet=",
         "PostgreSQL with an empty schema": "//h/db?schema=",
-        "PostgreSQL with a cache size that is no number": "//h/db?statement_cache_size=x",
     },
 )
 

@@ -206,6 +206,39 @@ def _postgres_folder() -> Path:
     return folders[-1].parent
 
 
+class PgBouncer(Server):
+    """Passes each transaction to one of two connections to PostgreSQL."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        found = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+        if not Path(found).exists():
+            raise Missing("PgBouncer is not installed: apt-get install pgbouncer")
+        super().__init__()
+        self._binary, self.user = found, postgres.user
+        settings = (
+            "[databases]",
+            f"* = host=127.0.0.1 port={postgres.port} user=postgres",
+            "[pgbouncer]",
+            f"listen_port={self.port}",
+            *("listen_addr=127.0.0.1", "unix_socket_dir=", "auth_type=any"),
+            *("pool_mode=transaction", "default_pool_size=2"),
+        )
+        (self.directory / "pgbouncer.ini").write_text("\n".join(settings))
+        if self.user is not None:
+            for path in (self.directory, self.directory / "pgbouncer.ini"):
+                shutil.chown(path, self.user, self.user)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def command(self) -> Sequence[str | Path]:
+        return [self._binary, self.directory / "pgbouncer.ini"]
+
+    def ready(self) -> bool:
+        return accepts(self.port)
+
+
 class Redis(Server):
     def __init__(self, *options: str) -> None:
         found = shutil.which("redis-server")

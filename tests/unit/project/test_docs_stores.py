@@ -55,7 +55,6 @@ OPTIONS: Sequence[tuple[str, str, str, object]] = (
     ("postgresql://h/db", "fleet=NAME", "fleet", "NAME"),
     ("postgresql://h/db", "schema=NAME", "schema", "NAME"),
     ("postgresql://h/db", "sslmode=verify-full&sslrootcert=FILE", "files", [HERE]),
-    ("postgresql://h/db", "statement_cache_size=0", "statement_cache_size", 0),
     ("redis://h", "fleet=NAME", "fleet", "NAME"),
     ("redis://h", "cluster=true", "cluster", True),
     ("rediss://h", "ssl_ca_certs=FILE", "files", [HERE]),

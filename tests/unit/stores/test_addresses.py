@@ -20,7 +20,6 @@ from changefeed.stores.store import short_key
         (postgres.read_address, ["db"]),
         (postgres.read_address, ["//h/db?fleet="]),
         (postgres.read_address, ["//h/db?schema="]),
-        (postgres.read_address, ["//h/db?statement_cache_size=x"]),
         (postgres.read_address, ["//u:1@g,h:65536/db"]),
         *(
             (redis.read_address, ["redis", x])
