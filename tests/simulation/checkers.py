@@ -385,7 +385,8 @@ class Checker:
             return
         if after.paused is None:
             raise Violation(f"{writer} resumed {after.range_id}: {before.paused}")
-        if after.epoch > before.epoch and after.incarnation is not None:
+        had_it, _ = self._begun_anew.get(after.range_id, (None, 0))
+        if after.epoch > before.epoch and after.incarnation not in (None, had_it):
             raise Violation(f"{writer} took {after.range_id}, which is paused: {before.paused}")
 
     def _epoch_grows(self, before: Lease | None, after: Lease, writer: str) -> None:

@@ -102,7 +102,7 @@ def too_many_calls(
         # All are listed where some were deleted, and twice at the end of a range.
         ("list", "list_fleet"): 2 * looks + 2 * ranges,
         ("members",): looks,
-        ("query",): 2 * looks,
+        ("query",): 2 * looks + 2 * ranges,
         ("changes",): looks + 2 * ranges,
         ("put_member",): looks,
         ("remove_member",): hosts * looks,  # a replica that lags shows the dead again
