@@ -59,9 +59,10 @@ def _between(found: FeedRange, low: str, high: str) -> FeedRange:
 class KeyMap:
     """What one listing of all leases says. ``ranges`` are those that the feed lists.
 
-    They tell the bounds and generations of leases that other processors have written. ``begun``
-    is that of the key map of the listing before. ``sub_range`` makes one of some keys of a
-    range, or raises ``FeedRefused``.
+    They tell the bounds and generations of leases that other processors have written, and so do
+    tombstones that name one before the feed was asked for it. ``begun`` is that of the key map
+    of the listing before. ``sub_range`` makes one of some keys of a range, or raises
+    ``FeedRefused``.
     """
 
     def __init__(
@@ -77,9 +78,13 @@ class KeyMap:
         self._sub_range = sub_range
         listed = {x.id: x for x in self.ranges}
         self._guessed: set[RangeId] = set()
+        there = newest(leases)
+        ends = [x.end for x in there.values() if x.end is not None]
+        named = (x.range for end in ends for x in end.children)
+        told = {x.id: x for x in named if x.id in there and _is_foreign(there[x.id])} | listed
         self.leases: Mapping[RangeId, Lease] = {
-            name: _completed(x, listed.get(name) or self._ancestor(x))
-            for name, x in newest(leases).items()
+            name: _completed(x, told.get(name) or self._ancestor(x))
+            for name, x in there.items()
         }
         self._root = () if root is None else root.children
         self._open = [x for x in self.leases.values() if x.end is None]
@@ -135,7 +140,8 @@ class KeyMap:
         found = self._named.get(lease.range_id)
         if found is None or found.of_root:
             return None
-        same = found.child.range.generation == lease.range.generation
+        known = self.leases[lease.range_id].range
+        same = found.child.range.generation == known.generation
         return found.start if same and not self._uncovered(found) else None
 
     def finished(self, listed: Collection[RangeId]) -> Sequence[Lease]:

@@ -82,6 +82,8 @@ def test_an_unread_lease_begins_where_tombstones_say_and_not_where_the_root_says
     unread = lease(LEFT, epoch=0)
     tombstone = ended(PARENT, LEFT, RIGHT)
     assert KeyMap([tombstone, unread]).start_of(unread) == Checkpoint.of_text("0")
+    foreign = replace(unread, range=dataclasses.replace(LEFT, generation=(0, 0)), stamp=1.0)
+    assert KeyMap([tombstone, foreign]).start_of(foreign) == Checkpoint.of_text("0")
     root = make.end(LEFT)
     assert KeyMap([unread], root=root).start_of(unread) is None
     assert not KeyMap([], root=root).orphans()
