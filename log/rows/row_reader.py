@@ -13,7 +13,6 @@ read in turns find them in memory. What was read once is right for ever (``objec
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Final
@@ -446,6 +445,7 @@ class RowReader:
             if data is None:
                 return None
             found = await self._read_header(number, data)
+            self._cache.headers.add(key, found)
         return found.header
 
     async def there(self, number: int) -> FlushHeader:
@@ -472,9 +472,7 @@ class RowReader:
         except Damaged as error:
             self._cache.pop(key)  # it may be restored
             raise Damaged(f"{key} is not what was written: {error}") from error
-        found = CachedHeader(header, header_bytes(data))
-        self._cache.headers.add(key, found)
-        return found
+        return CachedHeader(header, header_bytes(data))
 
     # windows
 
@@ -518,7 +516,7 @@ class RowReader:
                 break
             self._cache.misses += 1
             try:
-                header, size = await self._decoded(number, data)
+                header, size = await self._read_header(number, data)
             except Damaged:
                 window.pass_over(number)
                 continue
@@ -527,14 +525,6 @@ class RowReader:
                 break
         if not window.damaged:
             window.coalesce(numbers.start - 1)
-
-    async def _decoded(self, number: int, data: bytes) -> CachedHeader:
-        with suppress(Damaged):
-            size = header_bytes(data)
-            if size <= len(data):
-                place = Place(self.era, self.broker, number)
-                return CachedHeader(decode_header(data, self._cluster, place), size)
-        return await self._read_header(number, data)
 
     # columns
 
