@@ -47,25 +47,21 @@ def position(identity: str, sequence: int) -> Position:
     return Position(f"{identity[:_MARK]}/{sequence}")
 
 
-def is_position(text: str) -> bool:
-    """Whether it is a position in some event log."""
-    return _POSITION.fullmatch(text) is not None
-
-
-def is_of(after: Position, identity: str) -> bool:
-    """Whether a position is one of the log with this identity."""
-    return after.partition("/")[0] == identity[:_MARK]
-
-
 def sequence_of(after: Position, identity: str) -> int:
     """Read a position of the log with this identity; refuse that of any other."""
-    if not is_position(after):
+    if _POSITION.fullmatch(after) is None:
         raise FeedRefused(
-            f"{after!r} is not a position in an event log: it belongs to another kind of feed"
+            f"{after!r} is not a position in an event log: it is of another kind of feed, or "
+            f"was damaged. Reset the lease that has it"
         )
-    if not is_of(after, identity):
-        raise FeedRefused(is_of_another(after, identity))
-    return int(after.partition("/")[2])
+    mark, _, sequence = after.partition("/")
+    if mark != identity[:_MARK]:
+        raise FeedRefused(
+            f"the position {after!r} is of another log than this one ({identity[:_MARK]}): the "
+            f"log was deleted and recreated, or the leases are those of another feed. "
+            f"Reset the leases of this feed to start it again"
+        )
+    return int(sequence)
 
 
 def sequence_in(range_id: RangeId, after: Position, identity: str) -> int:
@@ -74,21 +70,8 @@ def sequence_in(range_id: RangeId, after: Position, identity: str) -> int:
     The leases are of this log, else the host had not started (``leases.fleet_record``): so
     what is wrong concerns one range, and not the feed.
     """
-    if not is_position(after):
-        raise RangeRefused(
-            range_id,
-            f"range {range_id!r} cannot be read from {after!r}, which is no position in an "
-            f"event log: it is of another kind of feed, or was damaged. Reset the lease of "
-            f"this range",
-        )
-    if not is_of(after, identity):
-        raise RangeRefused(range_id, is_of_another(after, identity))
-    return sequence_of(after, identity)
-
-
-def is_of_another(after: Position, identity: str) -> str:
-    return (
-        f"the position {after!r} is of another log than this one ({identity[:_MARK]}): the "
-        f"log was deleted and recreated, or the leases are those of another feed. "
-        f"Reset the leases of this feed to start it again"
-    )
+    try:
+        return sequence_of(after, identity)
+    except FeedRefused as error:
+        reason = f"range {range_id!r} cannot be read on: {error}"
+        raise RangeRefused(range_id, reason) from error
