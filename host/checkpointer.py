@@ -104,7 +104,7 @@ class Checkpointer:
             self._said = self._progress.moves
             if self._idle.is_set() and not self._stopped:
                 self._idle.clear()
-                self._start(self._write_all())
+                self._start(self._write())
 
     async def written(self) -> None:
         """Wait until all is stored that is to be written by now."""
@@ -119,23 +119,19 @@ class Checkpointer:
         self._urgent.set()
         await self._idle.wait()
 
-    async def _write_all(self) -> None:
+    async def _write(self) -> None:
         """Be the writer, until everything is written."""
         while self._written < self._said and not self._stopped:
             began = self._clock()
-            await self._write()
+            wanted, said, unsaid = self.reached, self._said, self._progress.uncovered
+            await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
+            self._events.checkpointed(self._owned.range_id, wanted.position)
+            self._written, self._unsaid = said, unsaid
+            self._moved.set()
+            self._moved.clear()
             rest = min(_REST * (self._clock() - began), _MAX_REST)
             with suppress(TimeoutError):  # more comes together, unless a call waits for it
                 async with asyncio.timeout(rest):
                     await self._urgent.wait()
             self._urgent.clear()
         self._idle.set()
-
-    async def _write(self) -> None:
-        wanted, said, unsaid = self.reached, self._said, self._progress.uncovered
-        assert said > self._written, f"{wanted} of {self._owned.range_id!r} again"
-        await self._retrier.call("checkpoint", partial(self._owned.checkpoint, wanted))
-        self._events.checkpointed(self._owned.range_id, wanted.position)
-        self._written, self._unsaid = said, unsaid
-        self._moved.set()
-        self._moved.clear()

@@ -6,13 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from changefeed.feeds.errors import FeedUnavailable
-from changefeed.feeds.feed import (
-    MAX_WAIT_FOR_NEWS,
-    BoundedFeed,
-    FeedRange,
-    Position,
-    RangeId,
-)
+from changefeed.feeds.feed import MAX_WAIT_FOR_NEWS, BoundedFeed, FeedRange, Position, RangeId
 from changefeed.feeds.memory import MemoryFeed
 
 
