@@ -20,13 +20,7 @@ from changefeed.log.format.pack import header_bytes
 from changefeed.log.stores.addresses import open_store
 from changefeed.log.stores.store import ObjectStore
 from tests.support import servers
-from tests.support.broker_processes import (
-    KEYS,
-    BrokerProcesses,
-    Load,
-    by_key,
-    patiently,
-)
+from tests.support.broker_processes import KEYS, BrokerProcesses, Load, by_key, patiently
 from tests.support.cluster_places import in_directory, in_moto
 from tests.support.commands import QUICK, running
 from tests.support.cutting_proxy import cutting

@@ -13,7 +13,7 @@ from changefeed.feeds.cosmos.topology import Place
 from changefeed.feeds.feed import Position, RangeId
 from changefeed.host import coordinator
 from changefeed.host.coordinator import Coordinator
-from changefeed.host.delivery import Delivery
+from changefeed.host.reader import IdleRanges
 from changefeed.leases.fleet import Fleet, LeaseListing
 from changefeed.leases.lease import Lease
 from changefeed.leases.plan import Action
@@ -101,12 +101,14 @@ def a_call_that_had_returned_when_it_was_cancelled_is_not_done(m: Patch) -> None
 
 @mutant(rule=8, guarantee=23, kills=_IDLE)
 def a_range_at_rest_looks_for_itself_now_and_then(m: Patch) -> None:
-    m.patch(Delivery, "_at_rest", lambda _: False)
+    news = IdleRanges.news
+    m.patch(IdleRanges, "news", lambda *known, **_: news(*known, at_rest=False))
 
 
 @mutant(rule=13, guarantee=23, kills=_IDLE)
 def a_range_rests_with_changes_that_are_not_done(m: Patch) -> None:
-    m.patch(Delivery, "_at_rest", lambda _: True)
+    news = IdleRanges.news
+    m.patch(IdleRanges, "news", lambda *known, **_: news(*known, at_rest=True))
 
 
 @mutant(rule=3, guarantee=24, kills="unit/host/test_heartbeats.py::test_a_host_that_takes_many")
