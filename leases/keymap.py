@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -183,9 +184,17 @@ class KeyMap:
         return list(self._keys.spans(marked_in(filled)))
 
     def ranges_for_gaps(self) -> Iterator[FeedRange]:
-        """Yield the oldest ranges that hold the keys of gaps, or what they hold of them."""
+        """Yield the oldest ranges that hold the keys of gaps, or what they hold of them.
+
+        None is from before the root: its children would begin before the fleet.
+        """
         keys, missing = self._keys, self._missing()
-        holding = {x.id: x for x in self.ranges if keys.any(missing, x)}
+        root = keys.latest(map(attrgetter("range"), self._root))
+        holding = {
+            x.id: x
+            for x in self.ranges
+            if keys.any(missing, x) and x.generation[0] >= keys.latest_of(root, x)[0]
+        }
         for x in holding.values():
             older = [keys.of(holding[y]) for y in x.parents if y in holding]
             yield from self._parts_of(

@@ -131,6 +131,9 @@ def test_gaps_are_filled_by_what_the_oldest_ranges_hold_of_them() -> None:
     whole = [("p", "00", "04")]
     assert filling(ranges=[PARENT, *halves]) == filling(ranges=[PARENT, joined]) == whole
     assert filling(lease(LEFT), ranges=[*halves, joined]) == [("b", "02", "04")]
+    later = lease(spanning("x", 0, 2, (3, 0)))  # the fleet has begun with what was joined
+    found = filling(later, ranges=[PARENT, joined], root=make.end(joined))
+    assert found == [("m", "02", "04")]
     of_both = [("b", "02", "04"), ("m", "00", "02")]  # the feed has forgotten the left one
     assert filling(ranges=[RIGHT, joined]) == of_both
     outer = [lease(spanning(x, n, n + 1, (1, 0))) for x, n in (("x", 1), ("y", 3))]
