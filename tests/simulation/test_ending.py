@@ -40,7 +40,7 @@ class Few:
         task = SimpleNamespace(done=lambda: False)
         self.running = {
             x: SimpleNamespace(
-                host=SimpleNamespace(name=x, settings=make.settings(x, {})),
+                host=SimpleNamespace(name=x, rules=SimpleNamespace(balance="count")),
                 task=task,
             )
             for x in (A, B)
