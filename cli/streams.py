@@ -1,6 +1,5 @@
 """Standard streams that were closed, are full, or know less than our letters."""
 
-import logging
 import os
 import sys
 from contextlib import suppress
@@ -8,7 +7,6 @@ from io import TextIOWrapper
 from typing import IO, Final
 
 _closed: Final = set[int]()
-_OF_EACH_RECORD: Final = frozenset(vars(logging.makeLogRecord({})))
 
 
 def prepare_streams() -> None:
@@ -26,17 +24,6 @@ def prepare_streams() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # else it is closed, or another's
             stream.reconfigure(errors="backslashreplace")
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(WithValues())
-
-
-class WithValues(logging.Formatter):
-    """Shows the values of an event, where a command sets up no logs."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        own = {x: y for x, y in vars(record).items() if x not in _OF_EACH_RECORD}
-        values = (f"{x}={y}" for x, y in own.items() if not x.startswith("_"))
-        return " ".join((super().format(record), *values))
 
 
 def output_was_closed() -> bool:

@@ -6,7 +6,6 @@ the first in name of those alive.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 import msgspec
@@ -46,8 +45,9 @@ from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.errors import StoreError, StoreUnavailable
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class CoreStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,9 +207,7 @@ class BrokerCore:
             before = (await row.producers()).get(key_of(collection, request))
         except (Damaged, StoreError) as error:
             # It may be restored, or answer by then; requests beside this one go on.
-            _log.warning(
-                "broker.failed", extra={"operation": "look up a producer", "error": str(error)}
-            )
+            _log.warning("broker.failed", operation="look up a producer", error=str(error))
             return self._not("moving")
         verdict = verdict_on(request, before)
         if verdict == "stored":

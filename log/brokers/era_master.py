@@ -1,6 +1,5 @@
 """The master at work: reads what there is, lets ``master.next_step`` decide, does it."""
 
-import logging
 from collections.abc import Callable, Mapping
 
 from changefeed.log.brokers.catalog_watch import CatalogWatch
@@ -18,8 +17,9 @@ from changefeed.log.core_settings import CoreSettings
 from changefeed.log.rows.open_row import OpenRow, WriterPlace
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class EraMaster:
@@ -96,8 +96,8 @@ class EraMaster:
 
     async def _do(self, step: Step, catalog: Catalog, sealed: Mapping[str, int]) -> None:
         """Do a step that was decided on a catalog, whatever the newest is by now."""
-        fields = {"step": step.name, "era": step.era, "brokers": ", ".join(step.brokers)}
-        _log.info("broker.era", extra=fields)
+        brokers = ", ".join(step.brokers)
+        _log.info("broker.era", step=step.name, era=step.era, brokers=brokers)
         now_us, change = self._wall_us(), self._catalogs.change
         match step.name:
             case "open_first_era":

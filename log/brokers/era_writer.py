@@ -6,7 +6,6 @@ come, what was not acknowledged in the old one never will be.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from changefeed.log.brokers.notifier import Notifier
@@ -18,8 +17,9 @@ from changefeed.log.rows.open_row import WriterPlace
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.clock import wall_clock_us
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class EraWriter:
@@ -120,9 +120,7 @@ class EraWriter:
         try:
             await row.run()
         except Exception:  # noqa: BLE001 - the border of a row
-            _log.exception(
-                "broker.failed", extra={"operation": "write a row", "era": row.place.era}
-            )
+            _log.exception("broker.failed", operation="write a row", era=row.place.era)
             row.lose()
         assert not row.is_open, f"row {row.place} is open and has no writer"
         if row.lost:
@@ -131,4 +129,4 @@ class EraWriter:
 
     async def _seal(self, row: RowWriter) -> None:
         if await row.seal():
-            _log.info("broker.era", extra={"sealed": row.place.era, "at": row.sealed_at})
+            _log.info("broker.era", sealed=row.place.era, at=row.sealed_at)

@@ -6,7 +6,6 @@ broker that becomes the home of something reads it into its cache. Reads never w
 any broker serves any partition.
 """
 
-import logging
 from collections.abc import Iterator
 
 from changefeed.feeds.errors import RangeRefused
@@ -15,8 +14,9 @@ from changefeed.log.catalog.catalog_store import CatalogStore
 from changefeed.log.catalog.ranges import Partition, Ranges, ranges_of
 from changefeed.log.core_settings import CoreSettings
 from changefeed.log.rows.partition_reader import PartitionReader
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 def partitions_to_warm(
@@ -87,8 +87,6 @@ class HomeWarmer:
                 name, partition.id, there.start, self._settings.warm_bytes
             )
         except RangeRefused as error:  # any broker says so; others are read
-            _log.warning(
-                "broker.failed", extra={"operation": "warm a home", "error": str(error)}
-            )
+            _log.warning("broker.failed", operation="warm a home", error=str(error))
             return 0
         return sum(x.bytes for x in found)

@@ -16,7 +16,6 @@ and counts as living only if it has a place in the newest era.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -33,8 +32,9 @@ from changefeed.log.decoding import Undecodable, from_json
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.calls import gather_or_cancel
 from changefeed.runtime.errors import NameTaken
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _MIN_REST = 0.01
 
@@ -267,10 +267,7 @@ class Members:
                 heartbeat = await self._ping(member.address, self.heartbeat)
         except (FeedError, TimeoutError) as error:
             if name in self._named and name not in self.heartbeat.unheard:
-                _log.warning(
-                    "broker.failed",
-                    extra={"operation": "ping", "broker": name, "error": str(error)},
-                )
+                _log.warning("broker.failed", operation="ping", broker=name, error=str(error))
             return None
         return heartbeat if heartbeat.start == (name, member.incarnation) else None
 
@@ -284,8 +281,7 @@ class Members:
             heartbeat = from_json(data, Heartbeat)
         except Undecodable as error:
             _log.warning(
-                "broker.failed",
-                extra={"operation": "read a heartbeat", "key": key, "error": str(error)},
+                "broker.failed", operation="read a heartbeat", key=key, error=str(error)
             )
             return None
         return heartbeat if heartbeat.start == (name, member.incarnation) else None

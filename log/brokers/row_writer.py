@@ -12,7 +12,6 @@ its place behind it.
 """
 
 import asyncio
-import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -42,8 +41,9 @@ from changefeed.log.rows.open_row import OpenRow, RowObject, WriterPlace
 from changefeed.log.stores.store import ObjectStore, create_once
 from changefeed.runtime.clock import wall_clock_us
 from changefeed.runtime.errors import StoreError
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _EARLY = 1.0
 """How long a request waits for those before it, in seconds."""
@@ -300,10 +300,7 @@ class RowWriter:
             except StoreError as error:
                 why = str(error)
             self.is_held_up = True
-            _log.warning(
-                "broker.failed",
-                extra={"operation": "write an object", "key": made.key, "error": why},
-            )
+            _log.warning("broker.failed", operation="write an object", key=made.key, error=why)
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._settings.max_retry_delay)
         return False
@@ -329,7 +326,7 @@ class RowWriter:
             self._changed.notify()
 
     def _lose(self) -> None:
-        _log.warning("broker.era", extra={"lost": self.place.era, "at": self.durable + 1})
+        _log.warning("broker.era", lost=self.place.era, at=self.durable + 1)
         assert self.sealed_at is None, f"{self.place} is lost, and was sealed here"
         self.lost = True
         for other in self._under_way:

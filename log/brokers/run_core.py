@@ -1,7 +1,6 @@
 """Running a broker's core: its loops, its start under a name, and how it leaves."""
 
 import asyncio
-import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,8 +16,9 @@ from changefeed.log.errors import Damaged
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.clock import elapsed_time, wall_clock_us
 from changefeed.runtime.errors import NameTaken, StoreError
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 Act = Callable[[], Awaitable[None]]
 
@@ -150,10 +150,10 @@ async def _every(what: str, act: Act, rest: Act, failing: dict[str, str]) -> Non
         except NameTaken:
             raise
         except StoreError as error:  # it refuses in passing, too: a start alone ends by that
-            _log.warning("broker.failed", extra={"operation": what, "error": str(error)})
+            _log.warning("broker.failed", operation=what, error=str(error))
         except Exception as error:  # noqa: BLE001 - the border of a loop, not of the broker
             failed = error
-            _log.exception("broker.failed", extra={"operation": what, "error": str(error)})
+            _log.exception("broker.failed", operation=what, error=str(error))
             if not isinstance(error, (Damaged, RangeDamaged)):
                 pause = min(2 * pause + _FIRST_PAUSE, _MAX_PAUSE)
                 await asyncio.sleep(pause)

@@ -5,7 +5,6 @@ or not to be kept. What is compacted is due at 4,096 frames, 64 MiB, or after an
 """
 
 import asyncio
-import logging
 from contextlib import suppress
 from typing import Final
 
@@ -22,8 +21,9 @@ from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.runtime.clock import elapsed_time, wall_clock_us
 from changefeed.runtime.errors import StoreError
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 NOW: Final = "now"
 """An object without bytes: when it was written says what the kernel takes for the time."""
@@ -85,15 +85,15 @@ class Maintenance:
 
         What a person can mend, as a full disk, is said once until it succeeds.
         """
-        what = {"operation": "look after the event log"}
+        what = "look after the event log"
         try:
             await self.step(everything=everything)
         except (StoreError, Damaged, FeedRefused) as error:
             if not self._failing:
-                _log.warning("broker.failed", extra={**what, "error": str(error)})
+                _log.warning("broker.failed", operation=what, error=str(error))
             self._failing = True
         except Exception:  # noqa: BLE001 - it is tried again
-            _log.exception("broker.failed", extra=what)
+            _log.exception("broker.failed", operation=what)
         else:
             self._failing = False
 

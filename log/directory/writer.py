@@ -10,7 +10,6 @@ the next: readers of the old ranges get ``RangeDamaged`` until somebody restores
 """
 
 import asyncio
-import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -39,8 +38,9 @@ from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.local_store import LocalStore
 from changefeed.log.stores.store import create_once, holds
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _IN_PLACE: Final = 128
 """So many records are encoded here: a thread would hold up the loop as long, and cost more."""
@@ -237,7 +237,7 @@ class EventLogWriter(Producer):
         except Damaged as error:
             knows_ends = False
             operation = f"read where era {era.number} ends"
-            _log.warning("broker.failed", extra={"operation": operation, "error": str(error)})
+            _log.warning("broker.failed", operation=operation, error=str(error))
         is_full = newest is not None and newest.table is not None and not newest.sections
         self._filled_at = reader.known if is_full else 0
         identity, incarnation = self._catalogs.newest.identity, era.rows[0].incarnation

@@ -6,7 +6,6 @@ afterwards is decided from the catalog, by ``retention``.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from changefeed.feeds.errors import FeedRefused
@@ -31,8 +30,9 @@ from changefeed.log.rows.row_reader import RowReader
 from changefeed.log.rows.row_readers import RowReaders
 from changefeed.log.stores.store import ObjectStore
 from changefeed.runtime.errors import StoreError
+from changefeed.runtime.logs import get_logger
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class Compactor:
@@ -98,10 +98,10 @@ class Compactor:
                 catalog = self._catalogs.newest
         except (StoreError, Damaged, FeedRefused) as error:
             if place not in self._failing:
-                _log.warning("broker.failed", extra={**what, "error": str(error)})
+                _log.warning("broker.failed", **what, error=str(error))
             self._failing.add(place)
         except Exception:  # noqa: BLE001 - the broker goes on without
-            _log.exception("broker.failed", extra=what)
+            _log.exception("broker.failed", **what)
         else:
             self._failing.discard(place)
             return True
@@ -213,7 +213,7 @@ class Compactor:
             listed = await self._store.list(segments_prefix(collection, *place))
             found = {x.key for x in listed if run_of(x.key) == place}
             if needless := sorted(found - named):
-                _log.info("compaction.run", extra={"segments": needless})
+                _log.info("compaction.run", segments=needless)
                 await self._store.delete(needless)
 
     def _count(self, run: Run, made: RunContents, size: int) -> None:
@@ -227,13 +227,11 @@ class Compactor:
         self.done = self.done.plus(more)
         _log.info(
             "compaction.run",
-            extra={
-                "era": run.era,
-                "row": run.broker,
-                "first": run.first,
-                "last": run.last,
-                "segments": len(run.segments),
-            },
+            era=run.era,
+            row=run.broker,
+            first=run.first,
+            last=run.last,
+            segments=len(run.segments),
         )
 
 

@@ -199,7 +199,7 @@ def test_what_is_logged_while_a_command_works_is_said_with_its_values(place: Pat
     frames.write_bytes(frames.read_bytes()[:60] + b"XXXX" + frames.read_bytes()[64:])
     compacted = ended(*COMMAND, "log", "compact", "log", cwd=place)
     assert compacted.returncode == 2
-    assert "\nbroker.failed operation=compact era=1 row=local error=wal/" in compacted.stderr
+    assert "\nbroker.failed operation=compact era=1 row=local error='wal/" in compacted.stderr
 
 
 def test_hosts_end_in_order_once_nobody_reads_what_an_observer_prints(place: Path) -> None:

@@ -141,7 +141,7 @@ async def test_upkeep_says_once_that_the_disk_is_full_until_it_succeeds(
                 while attempts[is_full] < goal:
                     await writer.send_many([record(1)])
             said = [x for x in caplog.records if x.levelname in ("WARNING", "ERROR")]
-            assert ["Make room there" in vars(x)["error"] for x in said] == [True] * turn
+            assert ["Make room there" in vars(x)["msg"]["error"] for x in said] == [True] * turn
             assert not any(x.exc_info for x in said)
 
 

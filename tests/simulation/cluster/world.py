@@ -57,9 +57,9 @@ class Bugs(logging.Handler):
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
+        event, error = record.getMessage().split()[0], record.exc_info and record.exc_info[1]
         of_world = isinstance(error, Damaged | RangeDamaged)
-        if record.msg == "broker.failed" and record.levelno >= logging.ERROR and not of_world:
+        if event == "broker.failed" and record.levelno >= logging.ERROR and not of_world:
             self.found.append(self.format(record))
 
     def check(self) -> None:
