@@ -15,7 +15,9 @@ from changefeed.runtime.calls import unexpected_cancellation
 from changefeed.runtime.delays import GrowingDelays
 from changefeed.runtime.errors import Failure, Unavailable
 
+T = TypeVar("T")
 _NAMED = 20
+_FIRST_DELAY, _MAX_DELAY = 0.2, 10.0
 
 
 class Failures:
@@ -110,10 +112,6 @@ def _unwrapped(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-
-T = TypeVar("T")
-_FIRST_DELAY, _MAX_DELAY = 0.2, 10.0
 
 
 class Retrier:

@@ -46,6 +46,10 @@ from changefeed.runtime.errors import Failure, StoreError
 _LAST_RELEASE_TIMEOUT = 2.0
 _MAX_DELAY_AT_END = 1.0  # others wait for the lease, and a stop has not long
 
+_CANCELS = 4
+_FIRST_PATIENCE = 2.5  # enough for the last release of a lease
+_CANCEL_PATIENCE = 1.0
+
 
 class Worker:
     """Reads one range for one observer, for as long as the lease is ours."""
@@ -242,11 +246,6 @@ class Worker:
         listed = fleet.leases.get(self.owned.range_id)
         seen = listed is not None and listed.next_owner == asker
         return seen and asker not in fleet.alive
-
-
-_CANCELS = 4
-_FIRST_PATIENCE = 2.5  # enough for the last release of a lease
-_CANCEL_PATIENCE = 1.0
 
 
 class WorkerPool:

@@ -82,9 +82,9 @@ class KeyMap:
         there = newest(leases)
         ends = [x.end for x in there.values() if x.end is not None]
         named = (x.range for end in ends for x in end.children)
-        told = {x.id: x for x in named if x.id in there and _is_foreign(there[x.id])} | listed
+        known = {x.id: x for x in named if x.id in there and _is_foreign(there[x.id])} | listed
         self.leases: Mapping[RangeId, Lease] = {
-            name: _completed(x, told.get(name) or self._ancestor(x))
+            name: _completed(x, known.get(name) or self._ancestor(x))
             for name, x in there.items()
         }
         self._root = () if root is None else root.children
